@@ -14,7 +14,7 @@ from pathlib import Path
 from stat import S_IMODE, S_ISDIR, S_ISREG
 
 from cyclescope import _system
-from cyclescope._system import absolute, environment, fsencode, fspath, open_file
+from cyclescope._system import absolute, environment, fsencode, fspath, join, open_file
 
 
 def reason(error: OSError) -> str:
@@ -44,6 +44,11 @@ def folder_named(report_dir: object) -> Path:
     if not usable:
         raise ValueError(f"report_dir must be a name that a folder can have, not {path!r}")
     return Path(path)
+
+
+def within(folder: str | PathLike[str], name: str) -> Path:
+    """As ``folder / name``, whose text ``pathlib`` makes with ``os.path.join``."""
+    return Path(join(fspath(folder), name))
 
 
 def exists(path: Path) -> bool:
@@ -77,7 +82,7 @@ def temporary_folder() -> Path:
     named = [name for name in (chosen, *variables) if isinstance(name, str) and name]
     for parent in (*named, *TEMPORARY, "."):
         with contextlib.suppress(OSError):
-            folder = Path(absolute(parent), f"cyclescope-{_unique()}")
+            folder = within(absolute(parent), f"cyclescope-{_unique()}")
             _system.mkdir(folder, 0o700)
             return folder
     raise OSError(ENOENT, "there is no folder for temporary files")
@@ -169,7 +174,7 @@ def _target(path: Path) -> Path:
     """What the name leads to. Links in place of its folder do no harm."""
     for _ in range(LINKS):
         try:
-            path = path.parent / _system.readlink(path)
+            path = within(path.parent, _system.readlink(path))
         except OSError:
             break
     return path
@@ -210,7 +215,7 @@ def check_writable(folder: Path) -> None:
     """
     try:
         make_folder(folder)
-        trial = folder / f".cyclescope-{_unique()}.part"
+        trial = within(folder, f".cyclescope-{_unique()}.part")
         _write(trial, "", "x")
         _system.unlink(trial)
     except OSError as error:

@@ -11,6 +11,7 @@ from cyclescope._files import (
     folder_named,
     make_folder,
     temporary_folder,
+    within,
     write_whole,
 )
 from cyclescope._native import CycleReport, LeakTally
@@ -185,7 +186,7 @@ class Reporter:
     def _free(self, folder: Path, stem: str, suffix: str) -> Path:
         """An unused file name. It contains the process ID, so processes do not collide."""
         while True:
-            path = folder / f"{stem}-{self._number}.{suffix}"
+            path = within(folder, f"{stem}-{self._number}.{suffix}")
             self._number += 1
             if not exists(path):
                 return path

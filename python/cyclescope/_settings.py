@@ -11,7 +11,7 @@ from typing import Any
 
 from cyclescope import _log, _native, _off
 from cyclescope._devices import Devices, default_devices, device_names
-from cyclescope._files import read_bytes
+from cyclescope._files import read_bytes, within
 from cyclescope._selection import StrPath, ignored_names
 from cyclescope._system import absolute, environment, environment_variables, getcwd
 
@@ -146,7 +146,7 @@ def _from_pyproject(folder: str) -> _Found:
 def _table(folder: Path) -> tuple[Path, dict[str, Any]]:
     """``[tool.cyclescope]`` of the nearest ``pyproject.toml`` that has it."""
     for parent in (folder, *folder.parents):
-        file = parent / "pyproject.toml"
+        file = within(parent, "pyproject.toml")
         try:
             content = read_bytes(file)
         except OSError:

@@ -12,7 +12,8 @@ import gc
 import os
 import time
 from os.path import basename as basename
-from os.path import isabs, join, normpath
+from os.path import isabs, normpath
+from os.path import join as join
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 use petgraph::Direction;
 use petgraph::graph::{EdgeIndex, NodeIndex};
-use petgraph::visit::EdgeRef;
+use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use rustc_hash::FxHashSet;
 
 use crate::capture::{ReferenceName, Standing, WeakReferences};
@@ -259,6 +259,25 @@ impl<'a> Case<'a> {
             Some(name) => format!("the {kind} `{name}`"),
             None => format!("the {kind}"),
         }
+    }
+
+    /// True if a variable of a frame is one that its function captures, so that no function can delete it for good.
+    pub fn is_captured(&self, frame: &LeakNode, variable: &str) -> bool {
+        let label = frame.description.label.as_str();
+        let name = label.strip_prefix("frame of ").unwrap_or(label);
+        let file = |node: &'_ LeakNode| {
+            node.description
+                .place
+                .as_ref()
+                .map(|place| place.file.clone())
+        };
+        self.graph.edge_references().any(|edge| {
+            let function = self.node(edge.source());
+            function.description.kind == ObjectKind::Function
+                && matches!(&edge.weight().name, ReferenceName::Closure(name) if name == variable)
+                && bare_name(function) == short(name)
+                && file(function) == file(frame)
+        })
     }
 
     /// The object before a position of the cycle.

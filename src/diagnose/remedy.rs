@@ -125,6 +125,8 @@ impl Case<'_> {
                     text += " No other reference of the cycle can be removed.";
                 }
             } else if !remedies.iter().any(|remedy| remedy.removes.contains(&cut))
+                && !is_content(self.graph, cut)
+                && !self.is_librarys(cut)
                 && !mentions(&text, &self.graph[cut].name)
             {
                 text += &format!(" Or {removal}.");
@@ -141,6 +143,17 @@ impl Case<'_> {
             after,
             is_whole: false,
         }
+    }
+
+    /// True for an attribute of a library's object.
+    fn is_librarys(&self, edge: EdgeIndex) -> bool {
+        let owner = self
+            .graph
+            .edge_endpoints(edge)
+            .map(|(from, _)| &self.graph[from]);
+        owner.is_some_and(|owner| {
+            owner.is_library() && owner.description.kind == ObjectKind::Instance
+        })
     }
 
     /// True if removing these references, and all that the same lines make, does what the cut does.

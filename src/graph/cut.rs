@@ -170,7 +170,8 @@ fn best_cuts(
         if frees(&[edge]) {
             return Some(vec![edge]);
         }
-        let all = is_way_back(graph, edge).then(|| alike(graph, &components, edge))?;
+        let is_made_alike = is_way_back(graph, edge) || is_traceback(graph, edge);
+        let all = is_made_alike.then(|| alike(graph, &components, edge))?;
         Some(all).filter(|all| all.len() > 1 && frees(all))
     });
     // Of equally good ones that are not enough, that which leaves the least to cut.
@@ -292,11 +293,13 @@ fn component_of(graph: &LeakGraph) -> Vec<usize> {
     numbers
 }
 
-/// The reference and all others of the same line of code that are in cycles. Attributes and variables only, not the items
-/// of containers.
+/// The reference and all others of the same line of code that are in cycles. Attributes, variables and keys that point
+/// back only, not other items of containers.
 fn alike(graph: &LeakGraph, components: &[usize], edge: EdgeIndex) -> Vec<EdgeIndex> {
     use ReferenceName::{Attribute, Closure, Local};
-    if !matches!(&graph[edge].name, Attribute(_) | Closure(_) | Local(_)) {
+    if !matches!(&graph[edge].name, Attribute(_) | Closure(_) | Local(_))
+        && !is_way_back(graph, edge)
+    {
         return vec![edge];
     }
     let in_a_cycle = |edge: EdgeIndex| {
@@ -316,6 +319,9 @@ pub fn of_same_line(graph: &LeakGraph, edge: EdgeIndex) -> Vec<EdgeIndex> {
     match &graph[edge].name {
         Attribute(_) | Closure(_) | Default(_) | Local(_) => {
             of_one_line(graph, edge, |owner| &*graph[owner].description.label)
+        }
+        _ if is_way_back(graph, edge) => {
+            of_one_line(graph, edge, |owner| &*graph[owner].description.type_name)
         }
         _ => vec![edge],
     }
@@ -374,8 +380,17 @@ pub fn frees(graph: &LeakGraph, removed: &[EdgeIndex]) -> bool {
     Links::of(graph).are_freed_without(removed)
 }
 
+/// True for the reference of an exception to its traceback. What catches several exceptions stores all of them alike.
+fn is_traceback(graph: &LeakGraph, edge: EdgeIndex) -> bool {
+    matches!(&graph[edge].name, ReferenceName::Attribute(name) if name == "__traceback__")
+}
+
 fn is_way_back(graph: &LeakGraph, edge: EdgeIndex) -> bool {
-    matches!(&graph[edge].name, ReferenceName::Attribute(name) if points_back(name))
+    match &graph[edge].name {
+        ReferenceName::Attribute(name) => points_back(name),
+        ReferenceName::Key(key) => points_back(key.trim_matches('\'')),
+        _ => false,
+    }
 }
 
 /// Drops unnecessary cuts, last first: those without which the others still free every buffer. A cause whose

@@ -182,6 +182,13 @@ fn place_to_change(leak: &Leak) -> Option<String> {
     Some(match class {
         Some(node) => {
             let class = node.type_name.rsplit('.').next().unwrap_or_default();
+            // PyTorch makes a class of this name for the contexts of each `autograd.Function`.
+            let class = match leak.pattern.as_deref() {
+                Some("autograd-context-kept-both-ways") => {
+                    class.strip_suffix("Backward").unwrap_or(class)
+                }
+                _ => class,
+            };
             format!("{}, in class `{}`", place(&line), name(class, NAME))
         }
         None => place(&line),

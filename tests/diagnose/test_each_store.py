@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import collections
 import functools
 import re
+import sched
+import threading
 import types
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from unittest import mock
 
 import numpy
@@ -397,7 +400,7 @@ def test_a_descriptor_keeps_its_table() -> None:
 
     (told,) = advice(make)
     assert "to None" not in told
-    assert "Let the method `total` keep no instance of the class" in told
+    assert "Keep no instance of the class in `Memo.results`" in told
 
 
 def retried(function: Any) -> Any:
@@ -423,3 +426,101 @@ def test_a_list_of_exceptions_that_a_function_fills_stays() -> None:
     assert told
     assert not any("not `errors`" in text for text in told), told
     assert any("without its traceback" in text for text in told)
+
+
+@pytest.mark.parametrize("subclass", [False, True])
+def test_a_registry_of_instances_is_no_method(subclass: bool) -> None:
+    def make() -> None:
+        class Pool:
+            instances: ClassVar[list[Any]] = []
+
+            def __init__(self) -> None:
+                self.array = array()
+                self.instances.append(self)
+
+        class Larger(Pool):
+            pass
+
+        (Larger if subclass else Pool)()
+
+    (told,) = advice(make)
+    assert "Keep no instance of the class in `Pool.instances`" in told
+    assert "the method" not in told
+    assert "module level" not in told
+
+
+def test_several_exceptions_of_a_captured_list_are_one_leak() -> None:
+    def fail() -> None:
+        batch = array()
+        raise KeyError(len(batch))
+
+    def make() -> None:
+        step = retried(fail)
+        step()
+        step()
+
+    (told,) = advice(make)
+    assert "The captured variable `errors`" in told
+    assert "elete" not in told
+
+
+class Page(dict[str, Any]):
+    """A node of a document."""
+
+
+@pytest.mark.parametrize("kind", [dict, Page])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_children_stay_and_the_way_up_is_cut(kind: Any, count: int) -> None:
+    def make() -> None:
+        root = kind(children=[])
+        for _ in range(count):
+            child = kind(array=array(), parent=root)
+            root["children"].append(child)
+
+    report = found(make)
+    (leak,) = report.leaks
+    assert "`['parent']`" in leak.advice
+    assert {cut.edge for cut in leak.cuts} == {"['parent']"}
+    assert len(leak.cuts) == count
+
+
+class Beat:
+    def __init__(self) -> None:
+        self.array = array()
+        self.event = sched.scheduler().enter(1, 1, self.beat)
+
+    def beat(self) -> None: ...
+
+
+def test_what_a_library_calls_is_no_weak_method() -> None:
+    (told,) = advice(Beat)
+    assert "`Beat.event` contains `beat`" in told
+    assert "WeakMethod" not in told
+
+
+class Timers:
+    def __init__(self) -> None:
+        self.array = array()
+        self.pending = {"one": threading.Timer(60, self.fire)}
+
+    def fire(self) -> None: ...
+
+
+def test_the_function_of_a_timer_stays() -> None:
+    (told,) = advice(Timers)
+    assert "`Timers.pending`" in told
+    assert "Timer.function" not in told
+
+
+class Defaults:
+    def __init__(self) -> None:
+        self.array = array()
+        self.items: dict[int, int] = collections.defaultdict(self.make)
+
+    def make(self) -> int:
+        return 0
+
+
+def test_a_default_factory_is_no_item() -> None:
+    (told,) = advice(Defaults)
+    assert "`Defaults.items` has the default factory `make`" in told

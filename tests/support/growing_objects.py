@@ -358,10 +358,10 @@ def tables_of_warm_up(steps: int, on_step: OnStep) -> None:
 
 
 def stops(steps: int, on_step: OnStep) -> None:
-    """A table that is complete after 200 steps."""
+    """A table that is complete after 140 steps."""
     trainer = Trainer()
     for step in range(steps):
-        if step < 200:
+        if step < 140:
             trainer.events.extend(event(step) for _ in range(EACH))
         on_step()
 

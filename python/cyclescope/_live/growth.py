@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cyclescope import _fields, _log, _native, _ranks
 from cyclescope._devices import Devices
-from cyclescope._files import exists, make_folder, write_whole
+from cyclescope._files import exists, make_folder, within, write_whole
 from cyclescope._live import reading
 from cyclescope._live.allocator import line_of_block, pinned_bytes
 from cyclescope._live.reading import Torch
@@ -198,10 +198,10 @@ class LeakMonitor:
         make_folder(path)
         # Host names may contain dots, which `with_suffix` would take for a suffix.
         stem = f"growth-{_ranks.stem()}".replace(".", "_")
-        page, number = path / f"{stem}.html", 0
+        page, number = within(path, f"{stem}.html"), 0
         while exists(page):
             number += 1
-            page = path / f"{stem}-{number}.html"
+            page = within(path, f"{stem}-{number}.html")
         write_whole(page.with_suffix(".json"), self.to_json())
         write_whole(page.with_suffix(".txt"), self.to_text())
         write_whole(page, self.to_html())

@@ -11,7 +11,14 @@ from pathlib import Path
 
 from cyclescope import _log, _native, _ranks
 from cyclescope._devices import Devices
-from cyclescope._files import exists, folder_named, make_folder, temporary_folder, write_whole
+from cyclescope._files import (
+    exists,
+    folder_named,
+    make_folder,
+    temporary_folder,
+    within,
+    write_whole,
+)
 from cyclescope._live.growth import running_report
 from cyclescope._live.redaction import shown_error
 from cyclescope._off import OFF
@@ -128,9 +135,9 @@ class _Answer:
 
     def __init__(self, folder: Path) -> None:
         stem, number = f"signal-{_ranks.stem()}", 0
-        while exists(folder / f"{stem}-{number}.txt"):
+        while exists(within(folder, f"{stem}-{number}.txt")):
             number += 1
-        self.path = folder / f"{stem}-{number}.txt"
+        self.path = within(folder, f"{stem}-{number}.txt")
         self.heap: _native.Heap | None = None
         self.errors: list[str] = []
         self._parts: list[str] = []

@@ -16,6 +16,7 @@ from cyclescope._files import (
     folder_named,
     make_folder,
     temporary_folder,
+    within,
     write_whole,
 )
 from cyclescope._live import reading
@@ -142,7 +143,7 @@ class OomWatch:
         while True:
             # Host names may contain dots, which `with_suffix` would take for a suffix.
             stem = f"oom-{_ranks.stem()}-{number}".replace(".", "_")
-            path = self.report_dir / f"{stem}.txt"
+            path = within(self.report_dir, f"{stem}.txt")
             if not exists(path):
                 return path
             number += 1

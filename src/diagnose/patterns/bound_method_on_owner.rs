@@ -27,6 +27,16 @@ pub const PATTERN: Pattern = Pattern {
     recognise,
 };
 
+/// True if a container of a class of a library's has the method, such as an event of `sched`: that library calls it.
+fn is_called_by_library(case: &Case<'_>, position: usize) -> bool {
+    let container = &case.before(position).description;
+    let is_plain = ["dict", "list", "set", "tuple"].contains(&&*container.type_name);
+    let is_of_program = container.place.is_some() && !case.before(position).is_library();
+    let is_standard =
+        container.type_name.starts_with("collections.") || !container.type_name.contains('.');
+    CONTAINERS.contains(&container.kind) && !is_plain && !is_of_program && !is_standard
+}
+
 fn recognise(case: &Case<'_>) -> Option<Finding> {
     let mut kinds = CONTAINERS.to_vec();
     kinds.extend([
@@ -46,19 +56,22 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let attribute = keeper.attribute;
     let name = bare_name(method.object);
     let own = keeper.is(method.next);
+    let factory = case
+        .steps()
+        .find(|step| *step.name == ReferenceName::Attribute("default_factory".to_owned()));
+    let verb = match factory {
+        Some(_) => "has the default factory",
+        None => keeper.verb(),
+    };
     let finding = Finding::new(format!(
-        "`{}` {} `{name}`, a bound method, which keeps the object that it is bound to{}.",
+        "`{}` {verb} `{name}`, a bound method, which keeps the object that it is bound to{}.",
         keeper.name(),
-        keeper.verb(),
         if own {
             ""
         } else {
             ", and that leads back to the owner"
         },
     ));
-    let factory = case
-        .steps()
-        .find(|step| *step.name == ReferenceName::Attribute("default_factory".to_owned()));
     if let Some(factory) = factory {
         let remedy = "use a default factory that does not refer to the object";
         return Some(finding.remedy(factory.edge, remedy));
@@ -96,8 +109,11 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let weakly = case
         .weakly(method.edge)
         .filter(|_| is_of_class(method.object) && case.is_enough(&[case.edge_before(position)]))
+        .filter(|_| !is_called_by_library(case, position))
         .map_or_else(String::new, |(slots, kept)| {
-            format!("; or store a `weakref.WeakMethod` of it, which returns the method when called{slots}{kept}")
+            format!(
+                "; or store a `weakref.WeakMethod` of it, and call what that returns{slots}{kept}"
+            )
         });
     let container = case.before(position);
     let in_tuple = container.description.kind == ObjectKind::Tuple;

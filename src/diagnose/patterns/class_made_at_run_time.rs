@@ -15,13 +15,18 @@
 //!
 //! Instead, use a class at module level, made once, and instance attributes for the tensors.
 
-use petgraph::graph::EdgeIndex;
+use std::collections::VecDeque;
+
+use petgraph::graph::{EdgeIndex, NodeIndex};
+use petgraph::visit::EdgeRef;
+use rustc_hash::FxHashSet;
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{CONTAINERS, Case, CycleStep, at, bare_name, is_cache, short};
+use crate::diagnose::case::{CONTAINERS, Case, at, bare_name, is_cache, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
+use crate::graph::{LeakNode, is_content};
 
 pub const PATTERN: Pattern = Pattern {
     name: "class-made-at-run-time",
@@ -59,17 +64,25 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         ));
         return Some(finding.remedy(cut, "define it once, at module level"));
     }
-    if let Some(back) = way_to_instance(case) {
+    if let Some((edge, back)) = way_to_instance(case) {
         let finding = Finding::new(format!(
             "The {}{} was made at run time, and its attribute `{back}` leads back to an instance of it.",
             class.object.description.label,
             at(class.object)
         ));
         // To define it at module level would keep the instance for good.
-        return Some(match case.cut {
-            Some(cut) => finding.remedy(cut, removal_of_instance(case, cut, back)),
-            None => finding,
-        });
+        let first = case.cut.filter(|&cut| !is_content(case.graph, cut));
+        let mut removals: Vec<(EdgeIndex, String)> = first
+            .into_iter()
+            .chain([edge])
+            .map(|edge| (edge, removal_of_instance(case, edge, back)))
+            .collect();
+        removals.dedup_by(|one, other| one.1 == other.1);
+        return Some(
+            removals
+                .into_iter()
+                .fold(finding, |finding, (edge, text)| finding.remedy(edge, text)),
+        );
     }
     let finding = Finding::new(format!(
         "The {}{} was made at run time. A class is always a cycle (it is in its own __mro__), \
@@ -90,32 +103,62 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
 
 /// How an attribute of the class lets go of an instance. The class needs its methods.
 fn removal_of_instance(case: &Case<'_>, cut: EdgeIndex, attribute: &str) -> String {
-    let ends = case.graph.edge_endpoints(cut);
-    let ends = ends.map(|(from, to)| (&case.graph[from], &case.graph[to]));
-    let cached =
-        "to cache its results, store them on the instance, or under a key without the instance";
-    let (method, place) = match (ends, &case.graph[cut].name) {
-        (Some((class, method)), ReferenceName::Attribute(name))
-            if class.description.kind == ObjectKind::Class
-                && (method.description.kind == ObjectKind::Function || is_cache(method)) =>
-        {
-            (name.as_str(), String::new())
-        }
-        (Some((method, kept)), ReferenceName::Closure(variable))
-            if CONTAINERS.contains(&kept.description.kind) =>
-        {
-            (bare_name(method), format!(" in `{variable}`"))
-        }
-        // Of a descriptor.
-        (Some((owner, kept)), ReferenceName::Attribute(name))
-            if CONTAINERS.contains(&kept.description.kind) =>
-        {
-            let class = short(&owner.description.type_name);
-            (attribute, format!(" in `{class}.{name}`"))
-        }
-        _ => return case.removal(cut),
+    let Some((from, to)) = case.graph.edge_endpoints(cut) else {
+        return String::new();
     };
-    format!("let the method `{method}` keep no instance of the class{place}: {cached}")
+    let (owner, target) = (&case.graph[from], &case.graph[to]);
+    let is_container = CONTAINERS.contains(&target.description.kind);
+    let method = |method: &str, place: String| {
+        format!(
+            "let the method `{method}` keep no instance of the class{place}: to cache its results, store them on the \
+             instance, or under a key without the instance"
+        )
+    };
+    match (owner.description.kind, &case.graph[cut].name) {
+        (ObjectKind::Class, ReferenceName::Attribute(name)) if is_method(target) => {
+            method(name, String::new())
+        }
+        (ObjectKind::Function, ReferenceName::Closure(variable)) if is_container => {
+            method(bare_name(owner), format!(" in `{variable}`"))
+        }
+        (ObjectKind::Class, ReferenceName::Attribute(name)) if is_container => {
+            let class = class_name(owner);
+            format!(
+                "keep no instance of the class in `{class}.{name}`, or only weak references (`weakref.WeakSet`, `weakref.WeakValueDictionary`)"
+            )
+        }
+        (ObjectKind::Class, ReferenceName::Attribute(name))
+            if target.description.kind == ObjectKind::Instance
+                && !target.is_tensor
+                && name == attribute =>
+        {
+            format!(
+                "let `{}.{name}` keep no instance of the class",
+                class_name(owner)
+            )
+        }
+        (ObjectKind::Instance, ReferenceName::Attribute(name)) if is_container => {
+            let class = short(&owner.description.type_name);
+            format!(
+                "keep no instance of the class in `{class}.{name}`: store what belongs to an instance on it"
+            )
+        }
+        _ => case.removal(cut),
+    }
+}
+
+/// True for a function of a class, with or without what wraps it.
+fn is_method(node: &LeakNode) -> bool {
+    matches!(
+        node.description.kind,
+        ObjectKind::Function | ObjectKind::Descriptor
+    ) || is_cache(node)
+}
+
+/// The last part of the name of a class.
+fn class_name(class: &LeakNode) -> &str {
+    let label = class.description.label.as_str();
+    short(label.strip_prefix("class ").unwrap_or(label))
 }
 
 /// True for a reference that an enumeration has to its members, or that leads on from there.
@@ -134,16 +177,41 @@ fn is_of_member(case: &Case<'_>, edge: EdgeIndex) -> bool {
     !is_class || is_reserved || target.description.kind == ObjectKind::Instance && !target.is_tensor
 }
 
-/// The attribute of the class by which the cycle passes from it to one of its instances.
-fn way_to_instance<'a>(case: &Case<'a>) -> Option<&'a str> {
-    let is_instance = |step: &CycleStep<'_>| {
-        *step.name == ReferenceName::Type && step.object.description.kind == ObjectKind::Instance
-    };
-    case.steps().find(is_instance)?;
-    case.steps().find_map(|step| match step.name {
-        ReferenceName::Attribute(name) if step.object.description.kind == ObjectKind::Class => {
-            (!name.starts_with("__")).then_some(name.as_str())
+/// The reference by which a class leads to one of its instances, whether or not the cycle passes through that, and its
+/// name.
+fn way_to_instance<'a>(case: &Case<'a>) -> Option<(EdgeIndex, &'a str)> {
+    let is_class = |&node: &NodeIndex| case.graph[node].description.kind == ObjectKind::Class;
+    let class = case.cycle.nodes.iter().copied().find(is_class)?;
+    let mut seen = FxHashSet::from_iter([class]);
+    let mut found: Vec<(NodeIndex, EdgeIndex, &str)> = Vec::new();
+    let mut next = VecDeque::new();
+    for edge in case.graph.edges(class) {
+        if let ReferenceName::Attribute(name) = &edge.weight().name
+            && !name.starts_with("__")
+        {
+            next.push_back((edge.target(), edge.id(), name.as_str()));
         }
-        _ => None,
-    })
+    }
+    while let Some((node, edge, name)) = next.pop_front() {
+        if seen.insert(node) {
+            found.push((node, edge, name));
+            let targets = case.graph.edges(node);
+            let targets = targets.filter(|edge| edge.weight().name != ReferenceName::Type);
+            next.extend(targets.map(|target| (target.target(), edge, name)));
+        }
+    }
+    // Of the class itself, or of one that derives from it.
+    let derives = |other: NodeIndex| {
+        other == class || case.graph.edges(other).any(|base| base.target() == class)
+    };
+    let is_instance = |node: NodeIndex| {
+        let mut types = case
+            .graph
+            .edges(node)
+            .filter(|edge| edge.weight().name == ReferenceName::Type);
+        case.graph[node].description.kind == ObjectKind::Instance
+            && types.any(|edge| derives(edge.target()))
+    };
+    let instance = found.into_iter().find(|&(node, ..)| is_instance(node));
+    instance.map(|(_, edge, name)| (edge, name))
 }

@@ -37,18 +37,23 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (frame, variable, function) = case.variable_after(position)?;
     let class = short(&exception.object.description.type_name);
     let plainly = frame.leads_to(exception.object);
+    let is_captured = case.is_captured(frame.object, variable);
+    let kind = if is_captured { "captured" } else { "local" };
     let finding = Finding::new(format!(
-        "The local variable `{variable}` of `{function}`{} {} {}, whose traceback keeps that \
+        "The {kind} variable `{variable}` of `{function}`{} {} {}, whose traceback keeps that \
          function's frame and all its variables.",
         at(frame.object),
         if plainly { "is" } else { "leads to" },
         a(class),
     ));
-    let mut finding = finding.remedy(
-        frame.edge,
-        format!("delete `{variable}` before `{function}` ends"),
-    );
-    if plainly {
+    let mut finding = finding;
+    if !is_captured {
+        finding = finding.remedy(
+            frame.edge,
+            format!("delete `{variable}` before `{function}` ends"),
+        );
+    }
+    if plainly && !is_captured {
         finding = finding.code(
             format!("{variable} = error\n..."),
             format!("{variable} = error\ntry:\n    ...\nfinally:\n    del {variable}"),

@@ -79,8 +79,8 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (leads, remedy) = match (own, kind) {
         (true, LOAD_PRE_HOOK) => (
             "the module itself",
-            "register it with `register_load_state_dict_pre_hook`, which calls it with the module, \
-             and use that argument in a function that captures nothing"
+            "use the module that `register_load_state_dict_pre_hook` calls a hook with, its first argument, in a \
+             function that captures nothing"
                 .to_owned(),
         ),
         (true, _) => (

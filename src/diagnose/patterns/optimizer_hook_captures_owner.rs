@@ -55,17 +55,20 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let optimizer = steps.first()?;
     let (attribute, kind) = kind(optimizer)?;
     let hook = callback(case, &steps)?;
-    let leads = if std::ptr::eq(hook.keeps, optimizer.object) {
-        "the optimizer itself"
-    } else {
-        "which leads back to the optimizer"
+    let (leads, remedy) = match std::ptr::eq(hook.keeps, optimizer.object) {
+        true => (
+            "the optimizer itself",
+            "use the optimizer that the hook is called with, its first argument, in a function that captures nothing"
+                .to_owned(),
+        ),
+        false => ("which leads back to the optimizer", hook.remedy),
     };
     let finding = Finding::new(format!(
         "A {kind} of `{}` (in `{attribute}`) is {}, {leads}.",
         short(&optimizer.object.description.type_name),
         hook.text,
     ));
-    Some(finding.remedy_of(hook.removes, hook.remedy).remedy_of(
+    Some(finding.remedy_of(hook.removes, remedy).remedy_of(
         hook.kept_by,
         "call `.remove()` on the handle that its registration returned, when training ends",
     ))

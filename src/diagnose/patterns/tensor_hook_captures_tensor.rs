@@ -64,6 +64,6 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     };
     Some(finding.remedy_of(
         hook.kept_by,
-        "call `.remove()` on the handle that `register_hook` returned after the backward pass",
+        "call, after the backward pass, `.remove()` on the handle that `register_hook` returned",
     ))
 }
