@@ -166,11 +166,18 @@ fn best_cuts(
         left.extend(cycle.clone());
         cycle.is_none()
     };
+    let keeps_traceback = candidates
+        .iter()
+        .any(|&(.., edge)| is_traceback(graph, edge));
     let enough = candidates.iter().find_map(|&(.., edge)| {
         if frees(&[edge]) {
             return Some(vec![edge]);
         }
-        let is_made_alike = is_way_back(graph, edge) || is_traceback(graph, edge);
+        // Calls of one function each keep their exception in a variable of the same name.
+        let is_made_alike = is_way_back(graph, edge)
+            || keeps_traceback
+                && (is_traceback(graph, edge)
+                    || matches!(graph[edge].name, ReferenceName::Local(_)));
         let all = is_made_alike.then(|| alike(graph, &components, edge))?;
         Some(all).filter(|all| all.len() > 1 && frees(all))
     });
