@@ -277,7 +277,7 @@ impl Book {
         min_bytes: f64,
     ) -> Vec<(Due, Grouping)> {
         self.allocated.push(now.allocated);
-        self.older_now = sample.older;
+        self.older_now = sample.older.filter(|_| sample.older_is_all);
         let pieces = sample.pieces.iter().map(|it| {
             let key = (it.kind, it.device.clone(), it.dtype.clone());
             (key, it.name, it.bytes)

@@ -69,6 +69,8 @@ pub struct Sample<'py> {
     pub roots: Vec<(Name, u64, Vec<u64>)>,
     /// How many functions behind them were made before the last sample; `None` if that was not counted.
     pub older: Option<u64>,
+    /// False if there may be more of them, as the look at the graph was cut short.
+    pub older_is_all: bool,
     /// The numbers of those of them that younger functions lead to directly.
     pub crossed: Vec<u64>,
     /// The number of the first function that will be made after this sample.
@@ -487,6 +489,7 @@ impl Inspector {
             }
         }
         sample.older = Some(older);
+        sample.older_is_all = next == pending.len();
         sample.crossed = crossed.into_iter().collect();
     }
 
