@@ -120,6 +120,12 @@ def small_heap() -> Iterator[None]:
 
 
 @pytest.fixture
+def no_garbage() -> None:
+    """Starts without what earlier tests have left to the collector."""
+    gc.collect()
+
+
+@pytest.fixture
 def collector_paused() -> Iterator[None]:
     """Starts with no garbage, and keeps automatic collections out of the test."""
     # Finalizers may leave new garbage. CPython 3.12.3 does not free a generator that holds

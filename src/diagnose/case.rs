@@ -261,7 +261,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// True if a variable of a frame is one that its function captures, so that no function can delete it for good.
+    /// True if a variable of a frame is one that its function captures: the calls to come need it.
     pub fn is_captured(&self, frame: &LeakNode, variable: &str) -> bool {
         let label = frame.description.label.as_str();
         let name = label.strip_prefix("frame of ").unwrap_or(label);

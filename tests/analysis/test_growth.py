@@ -9,7 +9,6 @@ import logging
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -35,13 +34,7 @@ STEPS = 2 * (NEEDED + 3)
 """At which growth is told that is sampled in every other step."""
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    gc.collect()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("no_garbage")
 
 
 def watch(loop: shared.Loop, steps: int = STEPS, every: int = 2) -> list[cyclescope.Growth]:

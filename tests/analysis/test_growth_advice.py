@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import functools
-import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -18,14 +17,7 @@ except ImportError:
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    gc.collect()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("no_garbage")
 
 
 def watched() -> cyclescope.LeakMonitor:

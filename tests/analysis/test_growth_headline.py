@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 import os
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,13 +26,7 @@ CASES = int(os.environ.get("TEST_CASES", "2"))
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20}
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    gc.collect()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("no_garbage")
 
 
 def test_the_headline_says_what_explains_the_growth() -> None:

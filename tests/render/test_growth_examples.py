@@ -7,13 +7,12 @@ said of it: ``docs/explained.py`` puts both into a page. To approve what has cha
 
 from __future__ import annotations
 
-import gc
 import importlib
 import json
 import os
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,13 +33,7 @@ FEWER_STEPS = {"state-not-detached": 180}
 COUNTED = ("threads-grow", "files-grow")
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    gc.collect()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("no_garbage")
 
 
 def run(pattern: str, monitor: cyclescope.LeakMonitor) -> None:
