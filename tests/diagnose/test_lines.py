@@ -194,3 +194,39 @@ def test_both_leaks_are_referred_to_by_number() -> None:
     assert len(report.leaks) == 2
     # A warning is of one leak, and has no numbers.
     assert "Also: leak 1 (" not in report.leaks[1].to_text()
+
+
+HOOKS = """
+import torch
+
+
+class Probe:
+    def __init__(self, layer):
+        self.layer = layer
+        {register}
+
+    def save(self, *_):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("register", "is_named"),
+    [
+        ("layer.register_forward_hook(self.save)", True),
+        ("layer.register_backward_hook(self.save)", True),
+        ("layer.register_forward_hook(self.save), str(self.save)", False),
+    ],
+)
+def test_the_call_that_registers_a_method_is_the_line(
+    register: str, *, is_named: bool, tmp_path: Path
+) -> None:
+    torch = pytest.importorskip("torch", reason="hooks of PyTorch")
+    text = HOOKS.replace("{register}", register)
+    module = module_of(text, tmp_path)
+    (leak,) = leaks_of(lambda: module.Probe(torch.nn.Linear(64, 64)))
+    assert (leak.source is not None) is is_named
+    begin = "        layer.register" if is_named else "    def save"
+    line = text[: text.index(begin)].count("\n") + 1
+    assert f"lines_of_owner.py:{line}: " in " ".join(leak.to_text().split())
+    vars(module).clear()

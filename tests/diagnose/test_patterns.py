@@ -55,6 +55,7 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
         "self.error = error.with_traceback(None)",
     ),
     "executor_initializer": ("thread-target", "Pipeline.executor prepare", "self.executor = None"),
+    "exit_stack_on_owner": ("exit-stack-not-closed", "Session.stack release close()", None),
     "future_keeps_exception": ("future-keeps-exception", "Future future", "    del future"),
     "generator_on_owner": ("suspended-holds-itself", "Loader._read self", "self._batches.close()"),
     "lru_cache_of_lambda": ("cache-on-instance", "Rotary.angle lambda", None),

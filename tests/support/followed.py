@@ -168,6 +168,15 @@ def iterator(make: Make, followed: bool) -> None:
     next(made)
 
 
+@of("exit-stack-not-closed")
+def exit_stack(make: Make, followed: bool) -> None:
+    """Close the stack when it is no longer needed."""
+    thing = Thing(tensor=make(), stack=contextlib.ExitStack())
+    thing.stack.callback(thing.work)
+    if followed:
+        thing.stack.close()
+
+
 @of("suspended-holds-itself")
 def generator(make: Make, followed: bool) -> None:
     """Run it to its end, or ``close()`` it, where that drops its variables."""

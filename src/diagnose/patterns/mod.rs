@@ -10,6 +10,7 @@ mod exc_info_kept;
 mod exception_chain;
 mod exception_keeps_traceback;
 mod exception_on_object;
+mod exit_stack_not_closed;
 mod forward_replaced;
 mod frame_in_local;
 mod future_keeps_exception;
@@ -87,6 +88,7 @@ registry![
     exception_chain::PATTERN,
     exception_on_object::PATTERN,
     exception_keeps_traceback::PATTERN,
+    exit_stack_not_closed::PATTERN,
     iterator_on_owner::PATTERN,
     suspended_holds_itself::PATTERN,
     weakref_callback::PATTERN,

@@ -28,25 +28,48 @@ pub fn put_into<'s>(
     syntax: &'s Syntax,
     file: &str,
 ) -> Option<Node<'s>> {
-    let nodes = &leak.graph.nodes;
-    if nodes.get(container as usize)?.kind != NodeKind::Container {
+    if leak.graph.nodes.get(container as usize)?.kind != NodeKind::Container {
         return None;
     }
-    let start = leak
-        .cycle
-        .iter()
-        .position(|step| step.node == Some(container))?;
-    let following = leak.cycle.iter().cycle().skip(start).take(leak.cycle.len());
-    let objects: Vec<&Object> = following
-        .filter_map(|step| nodes.get(step.node? as usize))
-        .skip_while(|object| object.kind == NodeKind::Container)
-        .collect();
+    let objects = behind_containers(leak, container);
     let (item, behind) = objects.split_first()?;
     let mut found = all(syntax.root())
         .into_iter()
         .filter(|&node| puts(syntax, node, attribute) && is_of(syntax, node, item, behind, file));
     let only = found.next()?;
     found.next().is_none().then_some(only)
+}
+
+/// The one call that is passed what the cycle goes through behind a reference to the object with this number, as
+/// `layer.register_forward_hook(self.save)`: a bound method with which the file does nothing else, than to call it.
+pub fn passed<'s>(leak: &Leak, target: u32, syntax: &'s Syntax) -> Option<Node<'s>> {
+    let objects = behind_containers(leak, target);
+    let method = short(objects.first()?.label.strip_prefix("bound method ")?);
+    let mut values = all(syntax.root()).into_iter().filter(|node| {
+        let name = node.child_by_field_name("attribute");
+        let is_called = node
+            .parent()
+            .is_some_and(|call| call.kind() == "call" && is_field(call, "function", *node));
+        node.kind() == "attribute"
+            && name.is_some_and(|name| syntax.of(name) == method)
+            && !is_called
+    });
+    let only = values.next().filter(|_| values.next().is_none())?;
+    let call = only
+        .parent()
+        .filter(|parent| parent.kind() == "argument_list")?
+        .parent()?;
+    (call.kind() == "call").then_some(call)
+}
+
+/// The objects of the cycle from the one with this number on, without the containers at the beginning.
+fn behind_containers(leak: &Leak, first: u32) -> Vec<&Object> {
+    let start = leak.cycle.iter().position(|step| step.node == Some(first));
+    let following = leak.cycle.iter().cycle().skip(start.unwrap_or_default());
+    let all = following.take(start.map_or(0, |_| leak.cycle.len()));
+    all.filter_map(|step| leak.graph.nodes.get(step.node? as usize))
+        .skip_while(|object| object.kind == NodeKind::Container)
+        .collect()
 }
 
 /// True for a call of a method of the container, or the assignment of one of its items.

@@ -28,7 +28,7 @@ use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use self::change::{Candidate, Change};
-use self::container::put_into;
+use self::container::{passed, put_into};
 use self::edit::{line_edits, unified};
 use self::files::read;
 use self::project::others_allow;
@@ -98,14 +98,20 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
             .entry(file.to_owned())
             .or_insert_with(|| unchanged(file));
         let Some(syntax) = source else { continue };
-        let Some(node) = reference.find(syntax, file) else {
-            continue;
-        };
-        let attribute = reference.edge.strip_prefix('.');
+        let stored = reference.find(syntax, file);
+        let attribute = reference
+            .edge
+            .strip_prefix('.')
+            .filter(|_| stored.is_some());
         let put = attribute.and_then(|name| put_into(leak, cut.target, name, syntax, file));
-        leak.source = shown(syntax, put.unwrap_or(node), file);
-        if is_only_cut && leak.source.is_some() {
-            let line = syntax::lines(node).0;
+        let made = put.or(stored).or_else(|| passed(leak, cut.target, syntax));
+        let Some(made) = made else { continue };
+        leak.source = shown(syntax, made, file);
+        if let Some(stored) = stored
+            && is_only_cut
+            && leak.source.is_some()
+        {
+            let line = syntax::lines(stored).0;
             leak.patch = patch(syntax, Path::new(file), line, reference.name()).ok();
         }
         return;
