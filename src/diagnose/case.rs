@@ -58,7 +58,7 @@ impl Keeper<'_> {
         format!(
             "{}.{}",
             short(&self.object.description.type_name),
-            self.attribute
+            public_name(self.object, self.attribute)
         )
     }
 
@@ -337,6 +337,16 @@ pub fn is_object(node: &LeakNode) -> bool {
                 && !name.starts_with("collections.")
         }
         _ => false,
+    }
+}
+
+/// The name by which a program sets an attribute. A mock keeps what it is given under names of its own
+/// (Lib/unittest/mock.py, `NonCallableMock.__init__`).
+pub fn public_name<'a>(owner: &LeakNode, attribute: &'a str) -> &'a str {
+    let is_mock = owner.description.type_name.starts_with("unittest.mock.");
+    match attribute.strip_prefix("_mock_").filter(|_| is_mock) {
+        Some(name @ ("side_effect" | "return_value" | "wraps")) => name,
+        _ => attribute,
     }
 }
 

@@ -3,7 +3,7 @@
 use petgraph::graph::EdgeIndex;
 use rustc_hash::FxHashSet;
 
-use super::case::{Case, at, bare_name, is_object, noun, short, spoken, the};
+use super::case::{Case, at, bare_name, is_object, noun, public_name, short, spoken, the};
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::graph::{
@@ -241,7 +241,9 @@ impl Case<'_> {
         let (owner, target) = (&self.graph[from], &self.graph[to]);
         let class = short(&owner.description.type_name);
         let kept = noun(target);
-        if cannot_be_assigned(owner, &self.graph[edge].name, target) {
+        let is_given = attribute == "_mock_wraps";
+        let attribute = public_name(owner, attribute);
+        if is_given || cannot_be_assigned(owner, &self.graph[edge].name, target) {
             return format!("drop the {class}, which keeps the {kept} as `{attribute}`");
         }
         if owner.description.frozen {
