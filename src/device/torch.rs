@@ -6,7 +6,7 @@ use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyLookupError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyType};
+use pyo3::types::{PyCFunction, PyDict, PyString, PyType};
 
 use super::autograd::{Autograd, FunctionParts};
 use super::framework::{Framework, Imported, Unread};
@@ -21,8 +21,8 @@ use crate::cpython::{Builtins, Descriptor, Instances, int_value, new_text};
 /// (`c10/core/impl/PyObjectSlot.h`).
 const COUNTED: (u64, u64) = (2, 11);
 
-/// Transforms of `torch.func` may be nested; so many are unwrapped at most.
-const TRANSFORMS: usize = 16;
+/// Wrappers may be nested; so many are unwrapped at most.
+const NESTED: usize = 16;
 
 /// The parts of PyTorch that are needed, looked up once in a module that the program has imported.
 ///
@@ -61,8 +61,8 @@ pub struct Torch {
     is_in_bad_fork: Option<Py<PyAny>>,
     autograd: Autograd,
     sparse: Sparse,
-    /// Whether a transform of `torch.func` has wrapped a tensor, and which.
-    unwrap: Option<[Py<PyAny>; 2]>,
+    /// Whether a tensor is wrapped, by a transform of `torch.func` or to be traced by functionalisation, and what is inside.
+    wrappers: Vec<[Py<PyAny>; 2]>,
     instances: Rc<Instances>,
     /// What C++ refers to keeps its Python object by a reference that is counted.
     counts_references: bool,
@@ -121,11 +121,7 @@ impl Torch {
             instances: Rc::clone(instances),
             counts_references: numbers_of(&version) >= Some(COUNTED),
             sparse: Sparse::new(native, &tensor),
-            unwrap: part(native, "_functorch").ok().and_then(|functorch| {
-                let question = functorch.getattr("is_functorch_wrapped_tensor").ok()?;
-                let unwrap = functorch.getattr("get_unwrapped").ok()?;
-                Some([question.unbind(), unwrap.unbind()])
-            }),
+            wrappers: wrappers(native),
             hip: part(&version, "hip").is_ok_and(|hip| !hip.is_none()),
             tensor: tensor.unbind(),
             storage: storage.unbind(),
@@ -366,12 +362,12 @@ impl Torch {
         self.autograd.gradient_of(tensor)
     }
 
-    /// The tensors with the memory of one: its parts if it is sparse, what is inside if a transform of `torch.func` has
-    /// wrapped it, or else itself. To read them may run operators, which let other threads run.
+    /// The tensors with the memory of one: its parts if it is sparse, what is inside if it is wrapped, or
+    /// else itself. To read them may run operators, which let other threads run.
     pub fn dense_parts<'py>(&self, tensor: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
         let _guard = self.without_torch_function(tensor);
         let mut inside = tensor.clone();
-        for _ in 0..TRANSFORMS {
+        for _ in 0..NESTED {
             let Some(unwrapped) = self.unwrapped(&inside) else {
                 break;
             };
@@ -384,13 +380,15 @@ impl Torch {
         }
     }
 
-    /// What a transform of `torch.func` has wrapped.
+    /// What is inside a tensor that a transform of `torch.func` or functionalisation has wrapped.
     fn unwrapped<'py>(&self, tensor: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         let py = tensor.py();
-        let [is_wrapped, unwrap] = self.unwrap.as_ref()?;
-        if !self.is_plain(tensor) || !says_yes(py, Some(is_wrapped), (tensor,)) {
+        if !self.is_plain(tensor) {
             return None;
         }
+        let mut wrappers = self.wrappers.iter();
+        let [_, unwrap] =
+            wrappers.find(|[is_wrapped, _]| says_yes(py, Some(is_wrapped), (tensor,)))?;
         unwrap.bind(py).call1((tensor,)).ok()
     }
 
@@ -425,6 +423,27 @@ impl Torch {
         let needed = !self.is_plain(tensor) || says_yes(py, Some(&self.mode_enabled), ());
         needed.then(|| Quiet::new(self.disable_torch_function.bind(py)))
     }
+}
+
+/// The functions that tell whether a tensor is wrapped, and what is inside; those that this version has.
+fn wrappers(native: &Bound<'_, PyDict>) -> Vec<[Py<PyAny>; 2]> {
+    let transforms = part(native, "_functorch").ok().and_then(|functorch| {
+        let question = functorch.getattr("is_functorch_wrapped_tensor").ok()?;
+        let unwrap = functorch.getattr("get_unwrapped").ok()?;
+        Some([question.unbind(), unwrap.unbind()])
+    });
+    // PyTorch puts these into the package itself (torch/csrc/autograd/python_torch_functions_manual.cpp).
+    let functionalisation = imported(intern!(native.py(), "torch")).and_then(|torch| {
+        let names = ["_is_functional_tensor", "_from_functional_tensor"];
+        let [question, unwrap] = names.map(|name| part(&torch, name).ok());
+        // Not what the program may have put there.
+        let of_c = |function: &Bound<'_, PyAny>| function.is_exact_instance_of::<PyCFunction>();
+        Some([
+            question.filter(of_c)?.unbind(),
+            unwrap.filter(of_c)?.unbind(),
+        ])
+    });
+    transforms.into_iter().chain(functionalisation).collect()
 }
 
 /// Major and minor version, as `torch.version` has them.

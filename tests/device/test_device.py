@@ -13,6 +13,7 @@ import numpy
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -126,6 +127,13 @@ def wrapped_by_vmap(tensor: torch.Tensor) -> torch.Tensor:
     return kept[0]
 
 
+def functional(tensor: torch.Tensor) -> torch.Tensor:
+    """As the tracer of ``torch.compile`` sees a tensor."""
+    with FunctionalTensorMode():
+        wrapped: torch.Tensor = FunctionalTensor.to_functional(tensor)
+    return wrapped
+
+
 @pytest.mark.parametrize(
     ("make", "found"),
     [
@@ -141,7 +149,8 @@ def wrapped_by_vmap(tensor: torch.Tensor) -> torch.Tensor:
         ),
         (lambda: torch.zeros(0), []),
         (lambda: torch.zeros(1000, device="meta"), []),
-        (lambda: torch._to_functional_tensor(torch.ones(3)), []),
+        (lambda: torch._to_functional_tensor(torch.ones(3)), [(12, "float32", (3,))]),
+        (lambda: functional(torch.ones(3)), [(12, "float32", (3,))]),
         (
             lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
             [(24, "int64", (3,)), (20, "float32", (5,))],
@@ -162,6 +171,7 @@ def wrapped_by_vmap(tensor: torch.Tensor) -> torch.Tensor:
         "empty",
         "meta",
         "functional",
+        "FunctionalTensor",
         "jagged",
         "coo",
         "csr",

@@ -47,8 +47,9 @@ for version in ${VERSIONS:-3.10 3.11 3.12 3.13 3.14 3.15}; do
     fi
     echo "== Python $version ($python)"
     venv=.venvs/$version${TORCH:+-torch}
-    [[ -x $venv/bin/python ]] || "$python" -m venv "$venv"
-    pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check)
+    # Not every interpreter has `ensurepip`, so the pip here installs for all.
+    [[ -x $venv/bin/python ]] || "$python" -m venv --without-pip "$venv"
+    pip=(.venv/bin/python -m pip --python "$venv/bin/python" install --quiet --disable-pip-version-check)
     "${pip[@]}" -r requirements/matrix.txt
     [[ -z ${TORCH:-} ]] || "${pip[@]}" torch
     "${pip[@]}" --force-reinstall --no-deps "$wheel"
