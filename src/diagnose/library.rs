@@ -20,7 +20,11 @@ const INSTALLED: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 /// Maximum size of a list of installed files to read.
 const RECORD_LIMIT: u64 = 4 << 20;
 /// Patterns whose advice is for the user of a library, and not for those who write it.
-const FOR_USERS: [&str; 2] = ["parametrized-module", "traced-graph-module"];
+const FOR_USERS: [&str; 3] = [
+    "mock-keeps-arguments",
+    "parametrized-module",
+    "traced-graph-module",
+];
 
 /// Says of each leak whose it is; of those that are a library's, what its user can do.
 ///

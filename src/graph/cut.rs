@@ -11,6 +11,7 @@ use super::buffer_paths::paths_to_buffers;
 use super::cycle::{Cycle, cycle_through, first_cycle};
 use super::leak_graph::LeakGraph;
 use super::links::Links;
+use super::mocks::{held_by_mocks, is_of_mocks};
 use super::preference::{LIBRARY, PLUMBING, is_content, points_back, preference};
 use crate::capture::{Place, ReferenceName};
 use crate::cpython::ObjectKind;
@@ -108,7 +109,11 @@ pub fn find_causes(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Ca
     while let Some(cycle) = first_cycle(&rest) {
         let goes_on =
             found.causes.is_empty() || found.causes.len() < CAUSE_LIMIT && trials.take(PASSES);
-        let best = goes_on.then(|| best_cuts(&rest, &cycle, made_by_library, &mut trials));
+        let is_of_mocks = is_of_mocks(graph, &cycle);
+        let best = goes_on.then(|| match is_of_mocks {
+            true => Some((false, held_by_mocks(&rest))),
+            false => best_cuts(&rest, &cycle, made_by_library, &mut trials),
+        });
         let Some((is_own, cuts)) = best.flatten() else {
             found.frees = false;
             found.causes.truncate(TOLD_LIMIT);
@@ -120,8 +125,9 @@ pub fn find_causes(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Ca
         let first = cycle.nodes.first();
         found.causes.push(Cause {
             component: first.map_or(0, |node| components[node.index()]),
-            is_of_library: is_of_library(graph, &cycle)
-                && is_made_by_library(&cycle, &cuts, made_by_library),
+            is_of_library: is_of_mocks
+                || is_of_library(graph, &cycle)
+                    && is_made_by_library(&cycle, &cuts, made_by_library),
             cycle,
             cuts,
             is_own,
@@ -432,7 +438,10 @@ fn drop_needless(graph: &LeakGraph, causes: &mut Vec<Cause>, trials: &mut Trials
     for cause in causes.iter_mut() {
         let Cause { cycle, cuts, .. } = cause;
         let is_cut = cuts.iter().any(|cut| cycle.edges.contains(cut));
-        if !is_cut && let Some(other) = cuts.iter().find_map(|&cut| cycle_through(graph, cut)) {
+        if !is_cut
+            && !is_of_mocks(graph, cycle)
+            && let Some(other) = cuts.iter().find_map(|&cut| cycle_through(graph, cut))
+        {
             *cycle = other;
         }
     }

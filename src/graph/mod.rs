@@ -17,6 +17,7 @@ mod fold;
 mod group;
 mod leak_graph;
 mod links;
+mod mocks;
 mod preference;
 #[cfg(test)]
 mod properties;
@@ -34,6 +35,7 @@ pub use fold::fold;
 pub use group::{Group, find_groups};
 pub use leak_graph::{Hop, LeakEdge, LeakGraph, LeakNode};
 pub use links::frees_group;
+pub use mocks::{held_by_mocks, is_of_mocks};
 pub use preference::{cannot_be_assigned, is_content, points_back, registers_submodule};
 pub use redact::{hide_unless_code, hide_values};
 pub use refcounts::{freed_at_once, never_freed};

@@ -39,20 +39,6 @@ const ENUMERATION: [&str; 2] = ["enum.EnumType", "enum.EnumMeta"];
 fn recognise(case: &Case<'_>) -> Option<Finding> {
     let class = case.step_from(ObjectKind::Class)?;
     let label = &class.object.description.label;
-    if label.starts_with("class unittest.mock.") {
-        let what = "`unittest.mock` makes a class for each mock, and a class is always a cycle. What the mock has recorded \
-                    or was given stays alive until the collector runs. Run `gc.collect()` after the test.";
-        let mut references = case.graph.edge_weights();
-        let wraps = references.any(
-            |edge| matches!(&edge.name, ReferenceName::Attribute(name) if name == "_mock_wraps"),
-        );
-        let reset = " Or call `reset_mock(return_value=True, side_effect=True)` on it, which drops the calls that it has \
-                     recorded and these two.";
-        return Some(Finding::whole(match wraps {
-            true => what.to_owned(),
-            false => format!("{what}{reset}"),
-        }));
-    }
     if ENUMERATION.contains(&&*class.object.description.type_name)
         && let Some(cut) = case.cut.filter(|&cut| is_of_member(case, cut))
     {

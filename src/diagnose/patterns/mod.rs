@@ -17,6 +17,7 @@ mod future_keeps_exception;
 mod iterator_on_owner;
 mod linked_both_ways;
 mod loader_callback_captures_owner;
+mod mock_keeps_arguments;
 mod module_hook_captures_module;
 mod mutually_recursive_functions;
 mod namespace_made_at_run_time;
@@ -82,6 +83,7 @@ macro_rules! registry {
 }
 
 registry![
+    mock_keeps_arguments::PATTERN,
     frame_in_local::PATTERN,
     exc_info_kept::PATTERN,
     future_keeps_exception::PATTERN,

@@ -1,0 +1,68 @@
+//! # Mock keeps its arguments
+//!
+//! A mock of `unittest.mock` has recorded a call with the object, returns it, or has it as an attribute.
+//!
+//! **Why it leaks.** A mock keeps the arguments of every call. It refers to its children and to a class of its
+//! own, and they refer to it, so all that it keeps stays alive until the collector runs.
+//!
+//! ```python
+//! model = mock.Mock()
+//! model.forward(batch)
+//! ```
+//!
+//! Instead, run `gc.collect()` after the test, or have the mock drop what it keeps:
+//!
+//! ```python
+//! model.reset_mock(return_value=True, side_effect=True)
+//! ```
+//!
+//! What a test stores on a mock itself (`model.weight = weight`), or gives it as `wraps`, is not dropped by that.
+//!
+//! References: `unittest.mock.Mock.call_args_list`, `unittest.mock.Mock.reset_mock`.
+
+use petgraph::graph::EdgeIndex;
+
+use crate::capture::ReferenceName;
+use crate::cpython::ObjectKind;
+use crate::diagnose::case::Case;
+use crate::diagnose::patterns::Pattern;
+use crate::diagnose::remedy::Finding;
+use crate::graph::{held_by_mocks, is_of_mocks};
+
+pub const PATTERN: Pattern = Pattern {
+    name: "mock-keeps-arguments",
+    recognise,
+};
+
+fn recognise(case: &Case<'_>) -> Option<Finding> {
+    if !is_of_mocks(case.graph, case.cycle) {
+        return None;
+    }
+    let what = "A mock of `unittest.mock` keeps the arguments of each call and what it was given. It is in cycles with its \
+                class, its parent or its children, so all of that stays alive until the collector runs. Run \
+                `gc.collect()` after the test.";
+    let reset = " Or call `reset_mock(return_value=True, side_effect=True)` on it, which drops the calls that it has \
+                 recorded and these two.";
+    let is_dropped = |edge| is_dropped_by_reset(case, edge);
+    Some(Finding::whole(
+        match held_by_mocks(case.graph).into_iter().all(is_dropped) {
+            true => format!("{what}{reset}"),
+            false => what.to_owned(),
+        },
+    ))
+}
+
+/// True for an argument of a recorded call, and for what a mock returns or raises (Lib/unittest/mock.py,
+/// `NonCallableMock.reset_mock`).
+fn is_dropped_by_reset(case: &Case<'_>, edge: EdgeIndex) -> bool {
+    let owner = case
+        .graph
+        .edge_endpoints(edge)
+        .map(|(from, _)| &case.graph[from]);
+    match &case.graph[edge].name {
+        ReferenceName::Attribute(name) => {
+            matches!(name.as_str(), "_mock_return_value" | "_mock_side_effect")
+        }
+        _ => owner.is_some_and(|owner| owner.description.kind != ObjectKind::Class),
+    }
+}
