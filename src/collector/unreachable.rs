@@ -4,7 +4,7 @@ use pyo3::ffi;
 use rustc_hash::FxHashMap;
 
 use crate::cpython::{
-    Builtins, TypeTable, Verdict, counts_are_known, for_each_counted, for_each_referent,
+    Builtins, TypeTable, Verdict, counts_are_known, for_each_counted, for_each_target,
     reference_count,
 };
 use crate::memory::Marks;
@@ -152,7 +152,7 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Walk<'_, C> {
     /// that cannot be told.
     ///
     /// # Safety
-    /// As for [`for_each_referent`].
+    /// As for [`for_each_target`].
     unsafe fn for_each_counted_target(
         &mut self,
         object: *mut ffi::PyObject,
@@ -175,13 +175,15 @@ impl<C: Fn(*mut ffi::PyTypeObject) -> Verdict> Walk<'_, C> {
     /// Calls `f` with the address of each referent.
     ///
     /// # Safety
-    /// As for [`for_each_referent`].
+    /// As for [`for_each_target`].
     unsafe fn for_each_target(&mut self, object: *mut ffi::PyObject, mut f: impl FnMut(usize)) {
         // SAFETY: by this function's contract.
         unsafe {
             let ty = ffi::Py_TYPE(object);
             if let Some(traverse) = self.table.facts(self.builtins, self.classify, ty).traverse {
-                for_each_referent(object, traverse, &mut |target| f(target as usize));
+                for_each_target(self.builtins, object, traverse, &mut |target| {
+                    f(target as usize)
+                });
             }
         }
     }

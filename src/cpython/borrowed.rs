@@ -13,7 +13,7 @@ use super::traverse::for_each_referent;
 /// The tag of a `_PyStackRef` that no reference count has (`Py_TAG_REFCNT` in Include/internal/pycore_stackref.h).
 const BORROWED: usize = 1;
 
-/// As [`for_each_referent`], without references that no reference count has, if it is [known](counts_are_known) which these are.
+/// As [`for_each_target`], without references that no reference count has, if it is [known](counts_are_known) which these are.
 ///
 /// From 3.14 on, what a function's variable refers to goes onto its stack uncounted (`LOAD_FAST_BORROW`), and if the
 /// function is a generator that is suspended just then, `tp_traverse` visits it twice. The collector skips it where
@@ -34,13 +34,34 @@ pub unsafe fn for_each_counted(
     // SAFETY: by this function's contract.
     unsafe {
         let mut borrowed = layout.map_or_else(Vec::new, |layout| layout.borrowed(object, kind));
-        for_each_referent(object, traverse, &mut |target| match borrowed
+        for_each_target(builtins, object, traverse, &mut |target| match borrowed
             .iter()
             .position(|&it| it == target as usize)
         {
             Some(place) => _ = borrowed.swap_remove(place),
             None => f(target),
         });
+    }
+}
+
+/// As [`for_each_referent`], and the [dictionary](super::inline_values::AttributeLayout::hidden_dict) that it does not
+/// visit.
+///
+/// # Safety
+/// As for [`for_each_referent`].
+pub unsafe fn for_each_target(
+    builtins: &Builtins,
+    object: *mut ffi::PyObject,
+    traverse: ffi::traverseproc,
+    f: &mut impl FnMut(*mut ffi::PyObject),
+) {
+    // SAFETY: by this function's contract.
+    unsafe {
+        for_each_referent(object, traverse, f);
+        let layout = builtins.instances.layout.as_ref();
+        if let Some(dict) = layout.and_then(|layout| layout.hidden_dict(object)) {
+            f(dict);
+        }
     }
 }
 

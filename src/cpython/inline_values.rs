@@ -34,6 +34,10 @@ pub struct AttributeLayout {
     /// Those of [`PLACES`] that a class without slots has, and the size of its instances.
     flags: c_ulong,
     size: usize,
+    /// True if `tp_traverse` does not visit the dictionary of an instance that has its values itself, though the
+    /// instance refers to it: `PyObject_VisitManagedDict` (Objects/dictobject.c) before gh-130327, which 3.13 has from
+    /// March 2026 on.
+    hides_dict: bool,
 }
 
 /// How a type begins: `struct _typeobject` in Include/cpython/object.h.
@@ -191,6 +195,7 @@ impl AttributeLayout {
             traverse: unsafe { ffi::PyType_GetSlot(ty, ffi::Py_tp_traverse) },
             flags: flags & PLACES,
             size: size_of_val(words(&probe)?),
+            hides_dict: !referents(&probe).contains(&address),
         };
         let size_of_class = size_of_val(class_words);
         // SAFETY: attached; both types are alive.
@@ -295,6 +300,29 @@ impl AttributeLayout {
                 return None;
             }
             self.values(object, self.size)
+        }
+    }
+
+    /// The dictionary of an object to which this refers, though its `tp_traverse` does not visit it.
+    ///
+    /// # Safety
+    /// The caller is attached to the interpreter and the object is alive.
+    #[inline(always)]
+    pub unsafe fn hidden_dict(&self, object: *mut ffi::PyObject) -> Option<*mut ffi::PyObject> {
+        if !self.hides_dict {
+            return None;
+        }
+        // SAFETY: by this function's contract; the flag of its class says that it has a place for values, and so many
+        // words lie before each of its kind, as `known` has seen.
+        unsafe {
+            let class = ffi::Py_TYPE(object);
+            if ffi::PyType_GetFlags(class) & INLINE_VALUES == 0 {
+                return None;
+            }
+            let dict = *object.cast::<*mut ffi::PyObject>().sub(self.dict);
+            let size = TypeHead::size_of_instance(class);
+            let has_values = self.values(object, size).is_some();
+            (has_values && !dict.is_null()).then_some(dict)
         }
     }
 

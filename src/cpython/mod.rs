@@ -70,7 +70,7 @@ pub use kind::ObjectKind;
 #[cfg(feature = "python")]
 pub(crate) use {
     attributes::class_items,
-    borrowed::{counted_by_caller, counts_are_known, for_each_counted},
+    borrowed::{counted_by_caller, counts_are_known, for_each_counted, for_each_target},
     buffers::{Exporters, bytes_behind},
     builtins::Builtins,
     descriptor::Descriptor,
@@ -85,7 +85,7 @@ pub(crate) use {
     },
     slots::{CollectorHead, HeadLayout},
     threads::CurrentFrames,
-    traverse::{for_each_referent, reference_count},
+    traverse::reference_count,
     types::{TypeFacts, TypeTable, Verdict},
     weak_references::WeakReferences,
     world::StoppedWorld,
