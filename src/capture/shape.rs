@@ -82,7 +82,12 @@ impl<H: Hasher> Shape<'_, H> {
             match kind {
                 ObjectKind::Instance | ObjectKind::List | ObjectKind::Tuple | ObjectKind::Cell => {
                     let form = Form::of(ffi::Py_TYPE(object), kind, self.builtins);
-                    let Some(items) = self.layouts.items(object, form) else {
+                    let beside_dict = || match form {
+                        Form::Instance => self.layouts.attributes_beside_dict(object),
+                        _ => None,
+                    };
+                    let items = self.layouts.items(object, form).or_else(beside_dict);
+                    let Some(items) = items else {
                         return self.add_with_dict(object);
                     };
                     if items.len() > FEW {

@@ -303,6 +303,21 @@ impl AttributeLayout {
         }
     }
 
+    /// As [`AttributeLayout::attributes`], of an instance that has [a dictionary](Self::hidden_dict) besides.
+    ///
+    /// # Safety
+    /// As for [`AttributeLayout::attributes`].
+    pub unsafe fn attributes_beside_dict<'a>(
+        &self,
+        object: *mut ffi::PyObject,
+    ) -> Option<&'a [*mut ffi::PyObject]> {
+        // SAFETY: by this function's contract.
+        unsafe {
+            self.hidden_dict(object)
+                .and_then(|_| self.values(object, self.size))
+        }
+    }
+
     /// The dictionary of an object to which this refers, though its `tp_traverse` does not visit it.
     ///
     /// # Safety

@@ -90,6 +90,19 @@ impl Layouts {
         }
     }
 
+    /// As [`Layouts::items`], of an instance that has its attributes itself and a dictionary of them besides.
+    ///
+    /// # Safety
+    /// As for [`Layouts::items`].
+    pub unsafe fn attributes_beside_dict<'a>(
+        &self,
+        object: *mut ffi::PyObject,
+    ) -> Option<&'a [*mut ffi::PyObject]> {
+        let layout = self.instances?;
+        // SAFETY: by this function's contract.
+        unsafe { layout.attributes_beside_dict(object) }
+    }
+
     /// Calls `f` with what an object refers to, in the order of its `tp_traverse`; false, and nothing has
     /// happened, if it is not known where that lies.
     ///
