@@ -1,8 +1,15 @@
-"""What pytest runs of the tests share."""
+"""What runs of the command and of pytest share."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
+
+from support.command_line import Command
 
 
 @pytest.fixture
@@ -10,3 +17,24 @@ def few_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of pytest load xdist and what they name. Others, like Playwright, take a second each."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_PLUGINS", "xdist.plugin")
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    """Runs the command in a folder of its own."""
+
+    def run(
+        *arguments: str, input: str | None = None, **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "cyclescope", *arguments],
+            cwd=tmp_path,
+            input=input,
+            env=os.environ | {"TMPDIR": str(tmp_path)} | environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
