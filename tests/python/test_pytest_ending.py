@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from support import pytest_runs
 from support.nodes import SOURCE
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.usefixtures("few_plugins")
 
-PLUGIN = ("-p", "no:cyclescope", "-p", "cyclescope.pytest_plugin", "-p", "no:cacheprovider")
+PLUGIN = (*pytest_runs.PLUGIN, "-p", "no:cacheprovider")
 LEAKY = f"""
 import gc, numpy, pytest
 {SOURCE}

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from support.nodes import SOURCE
+from support.pytest_runs import PLUGIN
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.usefixtures("few_plugins")
 
-PLUGIN = ("-p", "no:cyclescope", "-p", "cyclescope.pytest_plugin")
 LEAKS = f"import numpy, pytest\n{SOURCE}\ndef test_leaks():\n    Node()\n"
 RESULTS = ("--tensor-cycles-sarif=a.sarif", "--tensor-cycles-json=a.json")
 BASELINE = "--tensor-cycles-baseline=known.json"

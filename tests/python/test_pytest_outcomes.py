@@ -6,11 +6,11 @@ import pytest
 
 from cyclescope import CycleReport
 from support.nodes import SOURCE
+from support.pytest_runs import PLUGIN
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.usefixtures("few_plugins")
 
-PLUGIN = ("-p", "no:cyclescope", "-p", "cyclescope.pytest_plugin")
 SCOPES = pytest.mark.parametrize("scope", ["new", "whole"])
 
 LEAKY = f"""

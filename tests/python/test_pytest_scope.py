@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from cyclescope import _native
+from support import pytest_runs
 from support.random_suites import Suite, make_suite
 
 pytest_plugins = ["pytester"]
 pytestmark = pytest.mark.usefixtures("few_plugins")
 
-PLUGIN = ("-p", "no:cyclescope", "-p", "cyclescope.pytest_plugin", "-p", "no:cacheprovider")
+PLUGIN = (*pytest_runs.PLUGIN, "-p", "no:cacheprovider")
 
 RECORD = """
 import json
