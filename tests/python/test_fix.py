@@ -20,7 +20,7 @@ import pytest
 
 import cyclescope
 from cyclescope.__main__ import main as command
-from support import fixable
+from support import fixable, unfixable
 from support.fixable import Program
 from support.marks import needs_fifo
 
@@ -107,9 +107,9 @@ def test_a_patch_applies_and_frees_and_changes_nothing_else(
         assert (status, again) == (1, b""), again.decode()
 
 
-@pytest.mark.parametrize("program", fixable.UNCERTAIN, ids=lambda program: program.name)
+@pytest.mark.parametrize("program", unfixable.UNCERTAIN, ids=lambda program: program.name)
 def test_where_it_is_not_certain_there_is_no_patch(
-    program: fixable.Uncertain, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+    program: unfixable.Uncertain, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     file = tmp_path / "program.py"
     file.write_text(program.source, encoding="utf-8")
