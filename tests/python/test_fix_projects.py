@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from cyclescope.__main__ import main as command
-from support import fixable_projects
-from support.fixable_projects import PROGRAM, Project
+from support.fixable_projects import PATCHED, several_uses
+from support.projects import PROGRAM, Project
+from support.unfixable_projects import REFUSED
 
 CASES = int(os.environ.get("TEST_CASES", "40"))
 RUN = """
@@ -72,7 +73,7 @@ def apply(folder: Path, patch: bytes) -> None:
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("project", fixable_projects.PATCHED, ids=lambda project: project.name)
+@pytest.mark.parametrize("project", PATCHED, ids=lambda project: project.name)
 def test_the_patched_program_does_the_same_without_the_leak(
     project: Project,
     tmp_path: Path,
@@ -91,7 +92,7 @@ def test_the_patched_program_does_the_same_without_the_leak(
     assert outcome(tmp_path) == (printed, ""), patch.decode()
 
 
-@pytest.mark.parametrize("project", fixable_projects.REFUSED, ids=lambda project: project.name)
+@pytest.mark.parametrize("project", REFUSED, ids=lambda project: project.name)
 def test_what_the_project_could_notice_is_refused(
     project: Project, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -103,9 +104,7 @@ def test_what_the_project_could_notice_is_refused(
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize(
-    ("name", "source"), list(fixable_projects.several_uses(max(CASES // 4, 6)))
-)
+@pytest.mark.parametrize(("name", "source"), list(several_uses(max(CASES // 4, 6))))
 def test_a_lambda_with_several_uses_holds_its_object_while_it_runs(
     name: str,
     source: bytes,
@@ -131,7 +130,7 @@ def test_what_another_program_of_the_folder_does_counts_for_nothing(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     name = "deep copy of a lambda's owner"
-    project = next(it for it in fixable_projects.REFUSED if it.name == name)
+    project = next(it for it in REFUSED if it.name == name)
     monkeypatch.chdir(tmp_path)
     write(tmp_path, project)
     place = f"{PROGRAM}:{project.line}"
