@@ -26,7 +26,7 @@ except ImportError:
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "live"
 
 import shared  # noqa: E402
-from support import growing  # noqa: E402
+from support import growing, growing_look_alikes, growing_parts  # noqa: E402
 
 WINDOW = 10
 NEEDED = 13
@@ -255,24 +255,27 @@ CLIPPED = growing.clipped_gradients
 
 def test_a_leak_goes_on_beside_much_that_stays() -> None:
     stays = torch.zeros(4 << 20)
-    told, monitor = watch_default("once_withdrawn", growing.STEPS["once_withdrawn"])
+    told, monitor = watch_default(growing.once_withdrawn, growing.STEPS["once_withdrawn"])
     assert stays.numel() == 4 << 20
     assert told[-1] in monitor.found, monitor.headline
 
 
-def watch_default(name: str, steps: int) -> tuple[list[cyclescope.Growth], cyclescope.LeakMonitor]:
+def watch_default(
+    program: growing_parts.Program, steps: int
+) -> tuple[list[cyclescope.Growth], cyclescope.LeakMonitor]:
     """What is told of a program with the default settings, however busy the machine is."""
     told: list[cyclescope.Growth] = []
     with cyclescope.watch_growth(devices="any", max_share=float("inf")) as monitor:
-        getattr(growing, name)(steps, lambda: told.extend(monitor.step()))
+        program(steps, lambda: told.extend(monitor.step()))
     return told, monitor
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [each.__name__ for each in growing.LEAKS if each != CLIPPED])
 def test_a_leak_is_told_with_its_owner(name: str) -> None:
-    pattern, owner = growing.LEAKS[getattr(growing, name)]
-    told, monitor = watch_default(name, growing.STEPS.get(name, 200))
+    program = getattr(growing, name)
+    pattern, owner = growing.LEAKS[program]
+    told, monitor = watch_default(program, growing.STEPS.get(name, 200))
     assert told, monitor.headline
     assert told[0].pattern == pattern
     assert owner in told[0].owner
@@ -282,14 +285,14 @@ def test_a_leak_is_told_with_its_owner(name: str) -> None:
 
 
 def test_a_leak_is_told_once_wherever_the_program_has_come_to() -> None:
-    told, _ = watch_default(growing.two_steps_a_pass.__name__, 600)
+    told, _ = watch_default(growing.two_steps_a_pass, 600)
     assert len(told) == 1, told
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize("name", [each.__name__ for each in growing.LOOK_ALIKES])
+@pytest.mark.parametrize("name", [each.__name__ for each in growing_look_alikes.LOOK_ALIKES])
 def test_what_only_looks_like_a_leak_is_not_told(name: str) -> None:
-    told, monitor = watch_default(name, 300)
+    told, monitor = watch_default(getattr(growing_look_alikes, name), 300)
     assert told == [], monitor.headline
 
 
@@ -398,7 +401,7 @@ def test_clipped_gradients_are_told_if_no_code_clears_them(
 
 
 def test_gradients_that_some_code_clears_are_not_told() -> None:
-    net = growing.network()
+    net = growing_parts.network()
 
     def clear() -> None:
         for parameter in net.parameters():
@@ -408,7 +411,7 @@ def test_gradients_that_some_code_clears_are_not_told() -> None:
     with cyclescope.LeakMonitor(devices="any", max_share=float("inf")) as monitor:
         for _ in range(130):
             clear()
-            net(torch.ones(4, growing.WIDTH)).square().mean().backward()
+            net(torch.ones(4, growing_parts.WIDTH)).square().mean().backward()
             torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
             monitor.step()
     assert monitor.found == []

@@ -19,7 +19,7 @@ try:
 except ImportError:
     pytest.skip("what grows is looked for in PyTorch's tensors", allow_module_level=True)
 
-from support import growing
+from support import growing, growing_parts
 from support.hidden_graphs import NETWORKS, bytes_of
 
 CASES = int(os.environ.get("TEST_CASES", "2"))
@@ -66,7 +66,7 @@ class Keeping:
             case "errors":
                 self.kept = self.kept or []
                 try:
-                    growing.fail_with(tensor)
+                    growing_parts.fail_with(tensor)
                 except ValueError as error:
                     self.kept.append(error)
 

@@ -2,8 +2,8 @@
 
 python tests/long/growth.py [STEPS ...] [NAME ...]
 
-Writes a table of all programs of ``tests/support/growing.py`` and exits with status 1 if one is
-wrong. Each runs in a process of its own.
+Writes a table of all programs of ``support.growing`` and ``support.growing_look_alikes``, and exits
+with status 1 if one is wrong. Each runs in a process of its own.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 import torch
 
 import cyclescope
-from support import growing
+from support.growing import LEAKS
+from support.growing_look_alikes import LOOK_ALIKES
 
+PROGRAMS = {program.__name__: program for program in (*LEAKS, *LOOK_ALIKES)}
 STEPS = [200, 800, 6000]
 
 
@@ -32,7 +34,7 @@ def watch(name: str, steps: int) -> tuple[list[Told], list[Told], str]:
     told: list[cyclescope.Growth] = []
     started = time.monotonic()
     with cyclescope.watch_growth(devices="any") as monitor:
-        getattr(growing, name)(steps, lambda: told.extend(monitor.step()))
+        PROGRAMS[name](steps, lambda: told.extend(monitor.step()))
     took = time.monotonic() - started
     cost = monitor.cost
     spent = f"{cost.samples} samples, {cost.seconds:.2f} of {took:.2f} s"
@@ -46,7 +48,7 @@ def shown(found: list[cyclescope.Growth]) -> list[Told]:
 
 def judge(name: str, told: list[Told], left: list[Told]) -> str:
     """``right``, or what is wrong."""
-    expected = growing.LEAKS.get(getattr(growing, name))
+    expected = LEAKS.get(PROGRAMS[name])
     if expected is None:
         if left:
             return "FALSE ALARM"
@@ -69,8 +71,7 @@ def main() -> int:
     names = [each for each in given if not each.isdigit()]
     for steps in [int(each) for each in given if each.isdigit()] or STEPS:
         print(f"\n{steps} steps")
-        for program in growing.all_programs():
-            name = program.__name__
+        for name in PROGRAMS:
             if names and name not in names:
                 continue
             with context.Pool(1) as pool:
