@@ -21,7 +21,8 @@ from support.applied import (
     unknown_names,
 )
 from support.trial import Trial
-from support.varied import SHAPES, Varied, names_in, varied
+from support.varied import Varied, names_in, varied
+from support.varied_shapes import SHAPES
 
 pytestmark = pytest.mark.usefixtures("collector_paused")
 
