@@ -1,4 +1,4 @@
-"""Extension modules that are compiled on the fly, for ``extensions.py``.
+"""Extension modules that are compiled on the fly, for ``extension_programs/packages.py``.
 
 ``python compiled.py FOLDER`` compiles what the packages that are installed allow, into FOLDER.
 """
