@@ -10,6 +10,7 @@ from __future__ import annotations
 import _thread
 import gc
 import os
+import sys
 import time
 from os.path import basename as basename
 from os.path import isabs, normpath
@@ -43,7 +44,6 @@ time_ns = time.time_ns
 collect = gc.collect
 disable_collection = gc.disable
 enable_collection = gc.enable
-freeze_count = gc.get_freeze_count
 generation_stats = gc.get_stats
 is_collection_enabled = gc.isenabled
 tracked_objects = gc.get_objects
@@ -53,8 +53,19 @@ get_ident = _thread.get_ident
 environment = os.environ.get
 """The value of an environment variable; None, or another default, if it is not set."""
 
+_freeze_count = gc.get_freeze_count
+_IMMORTAL = 2000 if sys.version_info[:2] == (3, 12) else 0
+"""CPython 3.12 puts immortal objects, some hundreds, among the frozen ones (``update_refs`` in
+Modules/gcmodule.c). Who calls ``gc.freeze()`` freezes many more."""
+
 _variables = os.environ.items
 _uname = getattr(os, "uname", None)
+
+
+def freeze_count() -> int:
+    """How many objects ``gc.freeze()`` has excluded from collections."""
+    count = _freeze_count()
+    return count if count > _IMMORTAL else 0
 
 
 def environment_variables() -> ItemsView[str, str]:

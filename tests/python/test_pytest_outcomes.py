@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from cyclescope import CycleReport
@@ -195,7 +197,10 @@ def test_other():
     )
     without, result = compared(pytester, scope)
     assert result.parseoutcomes() == without
-    result.stdout.no_fnmatch_line("*reference cycle*")
+    # From 3.12 on, unittest itself leaves cycles of a failed `subTest`.
+    told = [line for line in result.outlines if "reference cycle" in line]
+    assert all(line.endswith("; in the standard library") for line in told), told
+    assert not told or sys.version_info >= (3, 12)
 
 
 def test_an_unexpected_success_that_leaks_accuses_no_other(pytester: pytest.Pytester) -> None:
