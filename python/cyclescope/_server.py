@@ -8,11 +8,13 @@ reaches neither the list nor the network.
 
 from __future__ import annotations
 
-import base64
-import hashlib
+import html
 import json
+import os
+import re
 import secrets
 import stat
+import threading
 from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +23,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from cyclescope import _native
+from cyclescope._server_page import PAGE_POLICY, message, page, policy, script
 
 LOOPBACK = "127.0.0.1"
 LISTED = 500
@@ -28,125 +31,25 @@ LISTED = 500
 MAX_BYTES = 64 << 20
 """Larger files are not served."""
 
-STYLE = """\
-:root {
-  color-scheme: light dark;
-  --rule: light-dark(#dde2e9, #2a3340); --quiet: light-dark(#5d6878, #98a4b5);
-  --accent: light-dark(#2f4fd0, #8ea4ff); --sheet: light-dark(#ffffff, #171d26);
+TITLE = re.compile("<title>(.*?)(?: · cyclescope)?</title>", re.DOTALL)
+TITLE_WITHIN = 64 << 10
+"""So many bytes of a page are searched for its title."""
+TITLE_MAX = 300
+"""Longer titles are cut."""
+KINDS: dict[str, Callable[[str], str]] = {
+    "growth": lambda text: _native.GrowthReport.from_json(text).to_html(),
+    "out-of-memory": lambda text: _native.PostMortem.from_json(text).to_html(),
+    "device-memory": lambda text: _native.DeviceMemory.from_json(text).to_html(),
 }
-* { box-sizing: border-box; }
-body {
-  display: grid; grid-template: auto 1fr / 300px 1fr; height: 100vh; margin: 0;
-  background: light-dark(#f6f7f9, #10151c); color: light-dark(#16202e, #e4e9f0);
-  font: 15px/1.5 system-ui, "DejaVu Sans", sans-serif;
-}
-header {
-  grid-column: 1 / -1; display: flex; flex-wrap: wrap; gap: 4px 20px; align-items: baseline;
-  padding: 8px 16px;
-}
-h1 { margin: 0; font-size: 17px; overflow-wrap: anywhere; }
-output, label { color: var(--quiet); font-size: 13px; }
-nav { overflow-y: auto; border-top: 1px solid var(--rule); border-right: 1px solid var(--rule); }
-ol { margin: 0; padding: 0; list-style: none; }
-a {
-  display: block; padding: 8px 16px; color: inherit; text-decoration: none;
-  border-bottom: 1px solid var(--rule);
-}
-a:hover { background: light-dark(#eef1f5, #1c232e); }
-a:focus-visible { outline: 2px solid var(--accent); outline-offset: -2px; }
-a[aria-current] { box-shadow: inset 4px 0 var(--accent); background: var(--sheet); }
-a b { display: block; overflow-wrap: anywhere; font-weight: 600; }
-a span { color: var(--quiet); font-size: 13px; }
-iframe { width: 100%; height: 100%; border: 0; border-top: 1px solid var(--rule); }
-@media (max-width: 760px) { body { grid-template: auto 30vh 1fr / 1fr; } }
-"""
+"""How the page of a report is made, by the kind that its JSON names."""
+WITHOUT_KIND: list[Callable[[str], str]] = [
+    lambda text: _native.CycleReport.from_json(text).to_html(),
+    lambda text: _native.Heap.from_json(text).to_html(),
+    lambda text: _native.Retention.from_json(text).to_html(),
+]
 
-SCRIPT = """\
-"use strict";
-const list = document.querySelector("ol");
-const frame = document.querySelector("iframe");
-const follow = document.querySelector("input");
-const status = document.querySelector("output");
-let files = [];
-let shown = null;
-
-function show(file) {
-  if (!file || (shown && shown.name === file.name && shown.time === file.time)) return;
-  shown = file;
-  frame.src = `page/${encodeURIComponent(file.name)}?${file.time}`;
-  frame.title = file.name;
-  draw();
-}
-
-function draw() {
-  list.replaceChildren(...files.map((file) => {
-    const link = document.createElement("a");
-    const [name, time] = [document.createElement("b"), document.createElement("span")];
-    name.textContent = file.name;
-    const ago = Math.max(0, Math.round(Date.now() / 1000 - file.time));
-    time.textContent = ago < 120 ? `${ago} s ago` : `${Math.round(ago / 60)} min ago`;
-    link.href = `#${encodeURIComponent(file.name)}`;
-    if (shown && shown.name === file.name) link.setAttribute("aria-current", "true");
-    link.append(name, time);
-    const item = document.createElement("li");
-    item.append(link);
-    return item;
-  }));
-}
-
-async function update() {
-  try {
-    const answer = await fetch("list", { cache: "no-store" });
-    const focused = document.activeElement?.hash;
-    files = await answer.json();
-    draw();
-    [...list.querySelectorAll("a")].find((link) => link.hash === focused)?.focus();
-    const count = files.length === 1 ? "1 report" : `${files.length} reports`;
-    status.textContent = files.length ? count : "No report yet. This page shows it when it comes.";
-    // The newest, or what is new of the one that is shown.
-    show(follow.checked ? files[0] : files.find((file) => file.name === shown?.name));
-  } catch {
-    status.textContent = "The server has ended.";
-  }
-}
-
-addEventListener("hashchange", () => {
-  const name = decodeURIComponent(location.hash.slice(1));
-  const file = files.find((one) => one.name === name);
-  if (!file) return;
-  follow.checked = file === files[0];
-  show(file);
-});
-update();
-setInterval(update, 2000);
-"""
-
-PAGE = """\
-<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Reports · cyclescope</title><style>{style}</style></head>
-<body><header><h1>cyclescope: reports as they come</h1><output role="status"></output>
-<label><input type="checkbox" checked> Show the newest</label></header>
-<nav aria-label="Reports"><ol></ol></nav>
-<main><iframe title="Report" sandbox="allow-scripts allow-downloads"></iframe></main>
-<script>{script}</script></body></html>
-"""
-
-
-def _hash(text: str) -> str:
-    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
-
-
-INDEX_POLICY = (
-    f"default-src 'none'; style-src {_hash(STYLE)}; script-src {_hash(SCRIPT)}; "
-    "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'"
-)
-PAGE_POLICY = (
-    "sandbox allow-scripts allow-downloads; default-src 'none'; style-src 'unsafe-inline'; "
-    "script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
-)
+SCRIPT = script(LISTED)
+INDEX_POLICY = policy(SCRIPT)
 
 
 class Listed(NamedTuple):
@@ -154,13 +57,50 @@ class Listed(NamedTuple):
 
     name: str
     time: float
+    title: str
 
 
-def listed(folder: Path) -> list[Listed]:
+class Titles:
+    """The titles of files, each read once as long as the file stays the same."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int, int], str | None] = {}
+
+    def of(self, file: Path, status: os.stat_result) -> str | None:
+        """The title of a page or report; "" for a page without, None for what is neither."""
+        key = (file.name, status.st_mtime_ns, status.st_size)
+        if key not in self._known:
+            self._known[key] = _title(file)
+        return self._known[key]
+
+    def forget_all_but(self, names: set[str]) -> None:
+        """Forget files that have gone, and what they were before."""
+        for key in [key for key in self._known if key[0] not in names]:
+            del self._known[key]
+
+
+def _title(file: Path) -> str | None:
+    try:
+        if file.suffix == ".html":
+            with file.open("rb") as opened:
+                page = opened.read(TITLE_WITHIN)
+        else:
+            found = rendered(file)
+            if found is None:
+                return None
+            page = found[:TITLE_WITHIN]
+    except OSError:
+        return None
+    title = TITLE.search(page.decode("utf-8", "replace"))
+    return " ".join(html.unescape(title[1]).split())[:TITLE_MAX] if title else ""
+
+
+def listed(folder: Path, titles: Titles | None = None) -> list[Listed]:
     """The pages of a folder, and the reports that have no page, the newest first.
 
-    Symbolic links are left out: they may lead anywhere.
+    Symbolic links are left out: they may lead anywhere. So is JSON that is not a report.
     """
+    titles = titles or Titles()
     found = {}
     try:
         files = list(folder.iterdir())
@@ -174,14 +114,20 @@ def listed(folder: Path) -> list[Listed]:
         except OSError:
             continue
         if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES:
-            found[file.name] = Listed(file.name, status.st_mtime)
-    pages = {Path(name).stem for name in found if name.endswith(".html")}
-    shown = [
-        each
-        for each in found.values()
-        if each.name.endswith(".html") or Path(each.name).stem not in pages
-    ]
-    return sorted(shown, key=lambda each: (-each.time, each.name))[:LISTED]
+            found[file] = status
+    titles.forget_all_but({file.name for file in found})
+    pages = {file.stem for file in found if file.suffix == ".html"}
+    newest = sorted(found, key=lambda file: (-found[file].st_mtime, file.name))
+    shown: list[Listed] = []
+    for file in newest:
+        if len(shown) == LISTED:
+            break
+        if file.suffix == ".json" and file.stem in pages:
+            continue
+        title = titles.of(file, found[file])
+        if title is not None:
+            shown.append(Listed(file.name, found[file].st_mtime, title))
+    return shown
 
 
 def rendered(file: Path) -> bytes | None:
@@ -189,13 +135,15 @@ def rendered(file: Path) -> bytes | None:
     content = file.read_bytes()
     if file.suffix == ".html":
         return content
-    kinds: list[Callable[[str], str]] = [
-        lambda text: _native.CycleReport.from_json(text).to_html(),
-        lambda text: _native.Heap.from_json(text).to_html(),
-    ]
-    for render in kinds:
+    try:
+        text = content.decode()
+        read = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    kind = read.get("kind") if isinstance(read, dict) else None
+    for render in [KINDS[kind]] if kind in KINDS else WITHOUT_KIND:
         try:
-            return render(content.decode()).encode()
+            return render(text).encode()
         except ValueError:
             continue
     return None
@@ -208,8 +156,15 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, folder: Path, port: int = 0) -> None:
         self.folder = folder
+        self.titles = Titles()
+        self._listing = threading.Lock()
         self.token = secrets.token_urlsafe(24)
         super().__init__((LOOPBACK, port), _Handler)
+
+    def listed(self) -> list[Listed]:
+        """What is in the folder now."""
+        with self._listing:
+            return listed(self.folder, self.titles)
 
     @property
     def address(self) -> str:
@@ -235,10 +190,10 @@ class _Handler(BaseHTTPRequestHandler):
         if path is None:
             self._send(HTTPStatus.NOT_FOUND, b"not found\n", "text/plain", "default-src 'none'")
         elif path == "":
-            page = PAGE.format(style=STYLE, script=SCRIPT).encode()
-            self._send(HTTPStatus.OK, page, "text/html", INDEX_POLICY)
+            shown = page(self.server.folder, SCRIPT)
+            self._send(HTTPStatus.OK, shown.encode(), "text/html", INDEX_POLICY)
         elif path == "list":
-            files = [each._asdict() for each in listed(self.server.folder)]
+            files = [each._asdict() for each in self.server.listed()]
             content = json.dumps(files).encode()
             self._send(HTTPStatus.OK, content, "application/json", "default-src 'none'")
         else:
@@ -256,15 +211,15 @@ class _Handler(BaseHTTPRequestHandler):
         return path if path in ("", "list") or path.startswith("page/") else None
 
     def _page(self, name: str) -> None:
-        known = {each.name for each in listed(self.server.folder)}
         content = None
-        if name in known:
+        if name in {each.name for each in self.server.listed()}:
             try:
                 content = rendered(self.server.folder / name)
             except OSError:
                 content = None
         if content is None:
-            self._send(HTTPStatus.NOT_FOUND, b"no such report\n", "text/plain", PAGE_POLICY)
+            gone = message("This report is no longer in the folder")
+            self._send(HTTPStatus.NOT_FOUND, gone, "text/html", PAGE_POLICY)
         else:
             self._send(HTTPStatus.OK, content, "text/html", PAGE_POLICY)
 

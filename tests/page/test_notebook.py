@@ -145,3 +145,13 @@ def test_without_the_script_beside_it_the_frame_still_shows_the_leak(
     expect(opened.page.frame_locator("iframe").locator(".node.held")).to_be_visible()
     expect(opened.page.locator("iframe")).to_have_attribute("height", "680")
     assert opened.complaints == []
+
+
+def test_what_a_frame_cannot_do_is_not_offered(
+    report: cyclescope.CycleReport, open_page: Open
+) -> None:
+    frame = open_page(exported(report._repr_html_())).page.frame_locator("iframe")
+    expect(frame.get_by_role("button", name="Copy file:line")).to_be_visible()
+    # Its sandbox opens no editor, and its address is that of no file.
+    expect(frame.get_by_role("link", name="Open")).to_have_count(0)
+    expect(frame.get_by_role("button", name="Copy link")).to_have_count(0)

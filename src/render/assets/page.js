@@ -182,6 +182,14 @@ for (const select of document.querySelectorAll("[data-editor]")) {
 const editor = stored("cyclescope-editor");
 setEditor(ALLOWED.test(editor ?? "") ? editor : EDITORS["VS Code"]);
 
+// The sandbox of a frame opens no other program, and a notebook's frame has no address.
+if (parent !== window) {
+  for (const control of document.querySelectorAll("a.open, [data-editor]")) control.hidden = true;
+  if (location.protocol === "about:") {
+    for (const button of document.querySelectorAll('[data-copy="link"]')) button.hidden = true;
+  }
+}
+
 // The key of a timeline shows and hides ranks.
 for (const key of document.querySelectorAll(".timeline-key")) {
   const svg = key.parentElement.querySelector(".timeline");

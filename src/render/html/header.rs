@@ -9,6 +9,8 @@ use crate::render::html::parts::{head, notes, sentence};
 use crate::render::html::{LEAKS, NAME};
 use crate::render::text;
 
+/// Longer names are shortened in the title.
+const TITLE: usize = 120;
 /// How many ranks or processes are named.
 const NAMED: usize = 16;
 
@@ -20,6 +22,20 @@ pub fn headline(report: &Report) -> String {
             human_bytes(report.bytes_held()),
             counted(count, "leak", "leaks")
         ),
+    }
+}
+
+/// What the tab of the browser says, and the list of `cyclescope serve`: which leak it is, if it is one.
+pub fn title(report: &Report) -> String {
+    match report.leaks.as_slice() {
+        [leak] if !leak.summary.is_empty() => {
+            format!(
+                "{} held by {}",
+                human_bytes(leak.bytes_held),
+                name(&leak.summary, TITLE)
+            )
+        }
+        _ => headline(report),
     }
 }
 

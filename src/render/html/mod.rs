@@ -60,7 +60,7 @@ const NAME: usize = 300;
 /// each leak. Script adds only comfort: zoom, search and the facts of an object.
 pub fn html(report: &Report) -> String {
     Page {
-        title: &header::headline(report),
+        title: &header::title(report),
         styles: &[(Some("drawing-style"), svg::STYLE), (None, STYLE)],
         body: body(report),
         script: Some(Script {
