@@ -1,7 +1,7 @@
 
 // Charts: the values at the pointer or at the arrow keys, and a part enlarged.
 
-/** The width of a chart, and where its curves begin and end; as in plot.rs. */
+/** The width of a chart as it is written, and where its curves begin and end; as in plot.rs. */
 const [WIDTH, LEFT, RIGHT] = [900, 92, 14];
 
 function set(element, attributes) {
@@ -21,6 +21,13 @@ class Chart {
       }),
     }));
     this.floor = svg.viewBox.baseVal.height - 28;
+    this.width = WIDTH;
+    // What stands at a place of its own across the chart, but for the names of the values and of the axis.
+    this.across = [...svg.querySelectorAll(':scope > :is(text:not([x="84"], .break), [d$="v4"], .grid[d*="V"])')].map((element) => ({
+      element,
+      x: Number(element.getAttribute("x") ?? /^M(\S+)/.exec(element.getAttribute("d"))[1]),
+      d: element.getAttribute("d"),
+    }));
     this.view = [LEFT, WIDTH - RIGHT];
     this.at = null;
     this.said = make("output", HOW);
@@ -29,19 +36,13 @@ class Chart {
     plot.after(this.said);
     svg.tabIndex = 0;
     this.places = this.add("g");
-    // Where the chart is wider than the window, its newest part is in sight, and what the values are.
-    const values = svg.querySelectorAll('text[x="84"]');
-    svg.append(...values);
-    plot.addEventListener("scroll", () => {
-      const shift = (plot.scrollLeft / svg.getBoundingClientRect().width) * WIDTH;
-      for (const text of values) text.setAttribute("transform", `translate(${shift})`);
-    });
-    new ResizeObserver(() => { plot.scrollLeft = plot.scrollWidth; }).observe(svg);
+    svg.classList.add("fitted");
+    new ResizeObserver(() => this.fit(plot.clientWidth)).observe(plot);
     this.line = this.add("path", "pointer");
     this.brush = this.add("rect", "brush");
     svg.addEventListener("pointermove", (event) => this.move(this.place(event)));
     svg.addEventListener("pointerdown", (event) => this.grab(event));
-    svg.addEventListener("pointerleave", () => this.leave());
+    svg.addEventListener("pointerleave", (event) => this.leave(event));
     svg.addEventListener("dblclick", () => this.show([LEFT, WIDTH - RIGHT]));
     svg.addEventListener("keydown", (event) => this.key(event));
   }
@@ -52,20 +53,45 @@ class Chart {
     return this.svg.appendChild(element);
   }
 
+  /** In a narrow window the chart is drawn again as wide as there is room, and its words stay as large. */
+  fit(room) {
+    const width = Math.min(WIDTH, room);
+    if (width <= LEFT + RIGHT || width === this.width) return;
+    this.width = width;
+    set(this.svg, { width, viewBox: `0 0 ${width} ${this.svg.viewBox.baseVal.height}` });
+    const part = (width - RIGHT - LEFT) / (WIDTH - RIGHT - LEFT);
+    let taken = -Infinity;
+    for (const { element, x, d } of this.across) {
+      const at = x === WIDTH ? width : LEFT + (x - LEFT) * part;
+      if (d) element.setAttribute("d", d.replace(/^M\S+/, `M${at}`));
+      else element.setAttribute("x", at);
+    }
+    // Of words below the axis that would overlap, the first and the last stay.
+    const below = this.across.map(({ element }) => element).filter((it) => it.getAttribute("y") > this.floor);
+    const end = below.at(-1)?.getBBox().x;
+    for (const text of below) {
+      const box = text.getBBox();
+      const isClear = box.x > taken + 6 && (text === below.at(-1) || box.x + box.width < end - 6);
+      text.classList.toggle("crowded", !isClear);
+      if (isClear) taken = box.x + box.width;
+    }
+    this.show(this.view);
+  }
+
   /** Where in the whole chart the pointer is. */
   place(event) {
     const { left, width } = this.svg.getBoundingClientRect();
-    return this.whole(((event.clientX - left) / width) * WIDTH);
+    return this.whole(((event.clientX - left) / width) * this.width);
   }
 
   whole(x) {
     const [from, to] = this.view;
-    return from + ((x - LEFT) / (WIDTH - RIGHT - LEFT)) * (to - from);
+    return from + ((x - LEFT) / (this.width - RIGHT - LEFT)) * (to - from);
   }
 
   shown(x) {
     const [from, to] = this.view;
-    return LEFT + ((x - from) / (to - from)) * (WIDTH - RIGHT - LEFT);
+    return LEFT + ((x - from) / (to - from)) * (this.width - RIGHT - LEFT);
   }
 
   /** Tells the values of the points nearest to a place. */
@@ -89,13 +115,16 @@ class Chart {
     return this.curves.filter(({ group }) => group.getAttribute("display") !== "none");
   }
 
-  leave() {
+  leave({ pointerType }) {
+    // A finger is taken away to read.
+    if (pointerType === "touch") return;
     this.line.setAttribute("display", "none");
     this.said.textContent = HOW;
   }
 
   /** Enlarges the part over which the pointer is dragged. */
   grab(down) {
+    if (down.pointerType === "touch") this.move(this.place(down));
     if (down.button !== 0 || down.pointerType === "touch") return;
     down.preventDefault();
     this.svg.focus({ preventScroll: true });
@@ -150,7 +179,7 @@ class Chart {
       if (taken.some((other) => Math.abs(other - at) < 220)) continue;
       taken.push(at);
       const text = this.places.appendChild(this.add("text"));
-      set(text, { x: at, y: this.floor + 18, "text-anchor": at < 250 ? "start" : at > 700 ? "end" : "middle" });
+      set(text, { x: at, y: this.floor + 18, "text-anchor": at < LEFT + 80 ? "start" : at > this.width - 120 ? "end" : "middle" });
       text.textContent = words.split(": ")[0];
     }
   }
@@ -171,6 +200,7 @@ class Chart {
   }
 }
 
-const HOW = "Point at the curve, or use the arrow keys, for its values; drag or press + to enlarge a part, Escape for all.";
+const HOW = IS_TOUCHED ? "Tap the curve for its values." :
+  "Point at the curve, or use the arrow keys, for its values; drag or press + to enlarge a part, Escape for all.";
 
 for (const svg of document.querySelectorAll("svg:is(.chart, .timeline)")) new Chart(svg);

@@ -2,6 +2,9 @@
 // Parts that all pages have. Every page is readable without scripts. Text from the program goes through textContent
 // only.
 
+/** Is there no pointer that can be at something without touching it? */
+const IS_TOUCHED = matchMedia("(hover: none)").matches;
+
 function make(tag, text, ...children) {
   const element = document.createElement(tag);
   if (text) element.textContent = shortened(text);

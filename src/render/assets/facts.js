@@ -15,8 +15,8 @@ function link(leak, number, choose) {
 /** Writes the facts of a box into the panel, or a hint if no box is selected. */
 function describe(panel, leak, box, actions) {
   if (!box) {
-    panel.replaceChildren(make("p", "Point at an object to see its facts; click it to see its " +
-      "references. Drag to move, Ctrl + wheel to zoom."));
+    panel.replaceChildren(make("p", IS_TOUCHED ? "Tap an object to see its facts and references." :
+      "Point at an object to see its facts; click it to see its references. Drag to move, Ctrl + wheel to zoom."));
     return;
   }
   panel.replaceChildren(...(box.node ? ofObject(leak, box, actions.choose) : ofSeveral(leak, box, actions)));

@@ -1,5 +1,7 @@
 //! Parts that several pages have.
 
+use std::borrow::Cow;
+
 use maud::{Markup, Render, html};
 
 use crate::model::words::name;
@@ -93,9 +95,10 @@ pub fn sentence(text: &str) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-/// The text, with code where it has that between backticks.
+/// The text, with code where it has that between backticks. Of a shortened text, one of a pair may have been cut out.
 pub fn with_code(text: &str) -> Markup {
-    let parts: Vec<&str> = text.split('`').collect();
+    let mended = mended(text);
+    let parts: Vec<&str> = mended.split('`').collect();
     let paired = !parts.len().is_multiple_of(2);
     html! {
         @if paired {
@@ -103,6 +106,23 @@ pub fn with_code(text: &str) -> Markup {
                 @if index % 2 == 1 { code { (part) } } @else { (part) }
             }
         } @else { (text) }
+    }
+}
+
+/// The text with a backtick where one was cut out, which is at the ellipsis nearest to where
+/// [`crate::model::words::shortened`] has it.
+fn mended(text: &str) -> Cow<'_, str> {
+    if text.matches('`').count().is_multiple_of(2) {
+        return Cow::Borrowed(text);
+    }
+    let cut = text.len() * 2 / 5;
+    let ellipses = text.match_indices('…').map(|(at, _)| at);
+    match ellipses.min_by_key(|at| at.abs_diff(cut)) {
+        Some(at) => {
+            let (head, tail) = text.split_at(at + '…'.len_utf8());
+            Cow::Owned(format!("{head}`{tail}"))
+        }
+        None => Cow::Borrowed(text),
     }
 }
 
@@ -118,6 +138,11 @@ mod tests {
             "set <code>a</code> and <code>b</code>"
         );
         assert_eq!(code("one ` alone"), "one ` alone");
+        assert_eq!(code("of `nam…, 1) → x"), "of <code>nam…</code>, 1) → x");
+        assert_eq!(
+            code("of `a`, …me` → x"),
+            "of <code>a</code>, …<code>me</code> → x"
+        );
         assert_eq!(code("`<b>`"), "<code>&lt;b&gt;</code>");
     }
 }

@@ -80,12 +80,24 @@ pub fn textures() -> Markup {
     }
 }
 
+/// So many colours there are.
+const COLOURS: usize = 6;
+
+/// The class of a colour by its number. Where the colours are used up they come again, as rings in place of dots.
+pub fn coloured(number: usize) -> String {
+    let kind = match number / COLOURS % 2 {
+        0 => "",
+        _ => " ring",
+    };
+    format!("p{}{kind}", number % COLOURS)
+}
+
 /// Which colour, by its number, is what; nothing where there is only one.
 pub fn key<T: Render>(class: &str, entries: impl ExactSizeIterator<Item = (usize, T)>) -> Markup {
     html! {
         @if entries.len() > 1 {
             ul class={ "key " (class) } {
-                @for (colour, words) in entries { li class={ "p" (colour) } { (words) } }
+                @for (colour, words) in entries { li class=(coloured(colour)) { (words) } }
             }
         }
     }

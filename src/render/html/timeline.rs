@@ -11,8 +11,6 @@ use crate::render::html::plot::{ABOVE, BELOW, LEFT, WIDTH};
 /// Where the axis is of what was freed, and how high the bars of pauses are.
 const BASE: f64 = 122.0;
 const PAUSES: f64 = 40.0;
-/// So many processes have a colour of their own.
-const COLOURS: usize = 6;
 /// So many processes are named.
 const NAMED: usize = 64;
 
@@ -88,7 +86,7 @@ fn chart(seen: &[&Occurrence], title: &str, begin: f64, length: f64) -> Markup {
     let named = processes.iter().take(NAMED).enumerate();
     html! {
         (plot::chart("timeline", title, bottom + BELOW, &drawn))
-        (plot::key("timeline-key", named.map(|(index, of)| (index % COLOURS, place(of[0])))))
+        (plot::key("timeline-key", named.map(|(index, of)| (index, place(of[0])))))
     }
 }
 
@@ -143,7 +141,7 @@ fn process(number: usize, seen: &[&Occurrence], scale: &Scale) -> Markup {
         })
         .collect();
     html! {
-        g class={ "p" (number % COLOURS) } data-of=(number) data-points=(said.join("\n"))
+        g class=(plot::coloured(number)) data-of=(number) data-points=(said.join("\n"))
             data-name=(place(seen[0])) {
             path.bars d=(bars(BASE, |at| at.1)) {}
             @if scale.longest > 0.0 { path.pauses d=(bars(scale.bottom(), |at| at.2)) {} }
@@ -242,6 +240,15 @@ mod tests {
             assert!(chart.contains(told), "{told}: {chart}");
         }
         assert!(!chart.contains("NaN") && !chart.contains("inf"));
+    }
+
+    #[test]
+    fn no_two_of_eight_ranks_look_the_same() {
+        let chart = timeline(&samples::seen_on_ranks(8).leaks[0]).0;
+        let classes = chart.split("<li class=\"").skip(1);
+        let classes: Vec<_> = classes.filter_map(|it| it.split('"').next()).collect();
+        let different: std::collections::HashSet<_> = classes.iter().collect();
+        assert_eq!((classes.len(), different.len()), (8, 8), "{classes:?}");
     }
 
     #[test]

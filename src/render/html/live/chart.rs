@@ -61,16 +61,16 @@ struct Scale {
 }
 
 impl Scale {
-    /// One that fits the curves; nothing where there are no two points.
+    /// One that fits the curves; nothing where there are no two points, or all are zero.
     fn of(curves: &[Curve<'_>], measure: Measure, from_zero: bool) -> Option<Self> {
         let all = || curves.iter().flat_map(|curve| curve.samples);
         let steps = || all().map(|sample| sample.0);
         let values = || all().map(|sample| measure.of(sample));
         let (first, last) = (steps().min()?, steps().max()?);
-        let (least, most) = (values().min()?, values().max()?.max(1));
+        let (least, most) = (values().min()?, values().max().filter(|&most| most > 0)?);
         // Where little grows on much, the axis begins below the least of it, so that it is seen.
         let range = most - least;
-        let bottom = match range < most / 2 && !from_zero {
+        let bottom = match (1..most / 2).contains(&range) && !from_zero {
             true => least.saturating_sub((range / 4).max(1)),
             false => 0,
         };
@@ -145,7 +145,7 @@ fn round_width(least: f64) -> f64 {
 }
 
 /// Curves over the steps of the program, and what they are called; nothing where there are no two
-/// points. `marked` is a step to mark, with what it is.
+/// points, or all are zero. `marked` is a step to mark, with what it is.
 pub fn curves(
     title: &str,
     curves: &[Curve<'_>],
@@ -337,6 +337,23 @@ mod tests {
             assert_eq!(said.len(), count, "{said:?}");
         }
         assert!(words(36 << 20, (36 << 20) + 80)[1].starts_with("+ "));
+    }
+
+    #[test]
+    fn what_stays_the_same_is_drawn_from_zero_and_nothing_is_not_drawn() {
+        let scale = |value: u64| {
+            let samples = [(1, 1, value), (2, 1, value)];
+            let curve = Curve {
+                colour: 0,
+                name: "",
+                samples: &samples,
+            };
+            Scale::of(&[curve], Measure::Bytes, false)
+        };
+        let scale_of_some = scale(16_640).expect("two points");
+        assert_eq!(scale_of_some.values.0, 0);
+        assert!(scale_of_some.words(Measure::Bytes).len() > 2);
+        assert!(scale(0).is_none());
     }
 
     #[test]

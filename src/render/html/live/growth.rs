@@ -41,7 +41,7 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
     let lead = html! {
         b { (with_code(&name(&sentence(&growth_headline(report)), 1000))) } " "
         @if early {
-            "Let the program run for more steps, or sample more often with a smaller `every`."
+            "Let the program run for more steps, or sample more often with a smaller " code { "every" } "."
         } @else if count == 0 && !is_clean(report) {
             "Objects grow with the number of steps, but too little is known of them to report them."
         } @else if count == 0 {
