@@ -86,26 +86,20 @@ fn keepers(retention: &Retention) -> String {
 }
 
 /// So many references under a title are listed.
-const LISTED: usize = 16;
+pub const LISTED: usize = 16;
 
 /// References under a title.
 pub struct Removal<'a> {
     pub title: String,
-    /// The first ones.
     pub keepers: Vec<&'a Keeper>,
-    /// How many more there are.
-    pub more: u64,
+    /// How many there are besides.
+    pub omitted: u64,
 }
 
-impl<'a> Removal<'a> {
-    fn new(title: String, mut keepers: Vec<&'a Keeper>, omitted: u64) -> Self {
-        let more = keepers.len().saturating_sub(LISTED) as u64 + omitted;
-        keepers.truncate(LISTED);
-        Self {
-            title,
-            keepers,
-            more,
-        }
+impl Removal<'_> {
+    /// How many there are besides the first so many.
+    pub fn more(&self, shown: usize) -> u64 {
+        self.keepers.len().saturating_sub(shown) as u64 + self.omitted
     }
 }
 
@@ -135,7 +129,11 @@ pub fn removals(retention: &Retention) -> Vec<Removal<'_>> {
                 format!("Each of these {number} keeps {it} alive, and something else may too:")
             }
         };
-        parts.push(Removal::new(title, holding, omitted));
+        parts.push(Removal {
+            title,
+            keepers: holding,
+            omitted,
+        });
     }
     if !by_itself.is_empty() {
         let title = match retention.is_enough || parts.len() == 1 {
@@ -144,7 +142,11 @@ pub fn removals(retention: &Retention) -> Vec<Removal<'_>> {
                 "Released when the function returns, but something else may keep {it} alive:"
             ),
         };
-        parts.push(Removal::new(title, by_itself, 0));
+        parts.push(Removal {
+            title,
+            keepers: by_itself,
+            omitted: 0,
+        });
     }
     parts
 }

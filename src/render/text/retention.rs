@@ -3,7 +3,7 @@
 use crate::model::retention::{Path, Retention, RootKind};
 use crate::model::words::{counted, grouped, name, padded, place_within};
 use crate::render::lines::{Ink, Lines};
-use crate::render::live_sentences::{object, removals, verdict};
+use crate::render::live_sentences::{LISTED, object, removals, verdict};
 
 /// Maximum width of an object's name, so that locations form a column.
 const LABEL: usize = 56;
@@ -24,14 +24,15 @@ pub fn retention(retention: &Retention) -> String {
     for part in removals(retention) {
         out.line("");
         out.inked(&[(Ink::Suspect, &part.title)]);
-        for keeper in part.keepers {
+        for keeper in part.keepers.iter().take(LISTED) {
             out.wrapped(Ink::Plain, "  ", &keeper.words);
             if !keeper.release.is_empty() {
                 out.wrapped(Ink::Plain, "    ", &format!("or {}", keeper.release));
             }
         }
-        if part.more > 0 {
-            out.line(format!("  and {} more", grouped(part.more)));
+        let more = part.more(LISTED);
+        if more > 0 {
+            out.line(format!("  and {} more", grouped(more)));
         }
     }
     for (index, path) in loops.iter().enumerate() {

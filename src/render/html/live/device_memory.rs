@@ -42,6 +42,15 @@ pub fn device_memory(memory: &DeviceMemory, process: &Process) -> String {
     .html()
 }
 
+/// How much of so many bytes these are, in a word if there is one.
+fn part(bytes: u64, of: u64) -> String {
+    match bytes {
+        all if all >= of => "all".to_owned(),
+        most if most > of / 2 => "most".to_owned(),
+        few => human_bytes(few),
+    }
+}
+
 /// What most of the memory is used for, and what garbage could be given back.
 fn answer(memory: &DeviceMemory) -> Markup {
     let most = memory.rows.iter().max_by_key(|row| row.bytes);
@@ -55,7 +64,9 @@ fn answer(memory: &DeviceMemory) -> Markup {
                 (human_bytes(most.bytes)) " of " (human_bytes(memory.in_use())) " in use is "
                 (name(&most.name, NAME))
             }
-            @if let Some(holder) = most.holders.first() { ", most of it in " (with_code(&name(&holder.name, NAME))) }
+            @if let Some(holder) = most.holders.first() {
+                ", " (part(holder.bytes, most.bytes)) " of it in " (with_code(&name(&holder.name, NAME)))
+            }
             ". "
         }
         @for row in garbage.filter(|row| row.bytes > 0) {
@@ -120,4 +131,16 @@ fn rows(rows: &[MemoryRow], all: u64) -> Markup {
         &["Bytes", "Share", "Used for", "Freed by"],
         rows.iter().map(row),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_is_more_than_half_and_all_is_all() {
+        assert_eq!(part(8 << 20, 8 << 20), "all");
+        assert_eq!(part(5 << 20, 8 << 20), "most");
+        assert_eq!(part(3 << 20, 8 << 20), "3.0 MiB");
+    }
 }

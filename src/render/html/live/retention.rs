@@ -2,18 +2,20 @@
 
 use maud::{Markup, PreEscaped, html};
 
-use crate::model::retention::{Path, Retention, RootKind};
+use crate::model::retention::{Keeper, Path, Retention, RootKind};
 use crate::model::words::{counted, grouped, name, place_within};
 use crate::render::html::live::{Page, as_text, folded, section};
 use crate::render::html::parts::{sentence, with_code};
-use crate::render::live_sentences::{object, removals, verdict};
+use crate::render::live_sentences::{LISTED, object, removals, verdict};
 use crate::render::retaining::retaining;
 use crate::render::text;
 
 /// How many objects that were asked about are named in the title.
 const NAMED: usize = 4;
-/// How many references the first sentence names.
+/// How many references the first sentence names if these are all; else it names one.
 const KEEPERS: usize = 2;
+/// Names in the first sentence that are longer are shortened in their middle.
+const BRIEF: usize = 120;
 /// Names longer than this are shortened in their middle.
 const NAME: usize = 300;
 /// A wider drawing is scaled down, but no further than to this.
@@ -53,19 +55,21 @@ pub fn retention(retention: &Retention) -> String {
 
 /// The references that keep the objects alive, the first ones by name.
 fn keepers(retention: &Retention) -> Markup {
-    let all = match retention.loops.is_empty() {
-        true => &*retention.keepers,
-        false => &[],
+    let mut all: Vec<&Keeper> = match retention.loops.is_empty() {
+        true => retention.keepers.iter().collect(),
+        false => vec![],
     };
-    let more = all.len().saturating_sub(KEEPERS) as u64 + retention.keepers_omitted;
+    // What is to be removed first.
+    all.sort_by_key(|keeper| keeper.goes_by_itself);
+    let named = match all.len() {
+        few if few <= KEEPERS => few,
+        _ => 1,
+    };
+    let more = (all.len() - named) as u64 + retention.keepers_omitted;
     html! {
-        @for (index, keeper) in all.iter().take(KEEPERS).enumerate() {
-            @match index {
-                0 => ": ",
-                _ if index + 1 == all.len() => " and ",
-                _ => ", ",
-            }
-            (with_code(&name(&keeper.words, NAME)))
+        @for (index, keeper) in all.iter().take(named).enumerate() {
+            (if index == 0 { ": " } else { " and " })
+            (with_code(&name(&keeper.words, BRIEF)))
         }
         @if more > 0 { " and " (grouped(more)) " more" }
     }
@@ -76,16 +80,25 @@ fn body(retention: &Retention) -> Markup {
     let drawing = retaining(retention, "keeps", false);
     let narrow = retaining(retention, "keeps-narrow", true);
     html! {
-        section.leak {
+        @if drawing.is_some() || !retention.keepers.is_empty() { section.leak {
             @for part in removals(retention) {
                 h2 { (part.title.trim_end_matches(':')) }
-                ul.keepers { @for keeper in part.keepers { li {
-                    (with_code(&name(&keeper.words, 1000)))
-                    @if !keeper.release.is_empty() {
-                        p.more.release { "or " (with_code(&name(&keeper.release, 1000))) }
+                @let groups = alike(&part.keepers);
+                @let shown = &groups[..groups.len().min(LISTED)];
+                @let more = part.more(shown.iter().map(Vec::len).sum());
+                ul.keepers { @for alike in shown { li {
+                    (with_code(&name(&alike[0].words, 1000)))
+                    @if !alike[0].release.is_empty() {
+                        p.more.release { "or " (with_code(&name(&alike[0].release, 1000))) }
+                    }
+                    @if alike.len() > 1 {
+                        details.alike {
+                            summary { "and " (alike.len() - 1) " that differ only in numbers" }
+                            ul { @for other in &alike[1..] { li { (with_code(&name(&other.words, 1000))) } } }
+                        }
                     }
                 } } }
-                @if part.more > 0 { p.more { "and " (grouped(part.more)) " more" } }
+                @if more > 0 { p.more { "and " (grouped(more)) " more" } }
             }
             @if let Some(drawing) = &drawing {
                 @if retention.keepers.is_empty() { h2 { "What keeps it alive" } }
@@ -105,7 +118,7 @@ fn body(retention: &Retention) -> Markup {
                     }
                 }))
             }
-        }
+        } }
         @for (index, path) in loops.iter().enumerate() {
             @let number = format!("Loop {} of {}", index + 1, loops.len());
             (section(&format!("{number}: no collection can free this"), &html! {
@@ -123,6 +136,37 @@ fn body(retention: &Retention) -> Markup {
         }
         (as_text(&text::retention(retention)))
     }
+}
+
+/// The references with those that differ only in numbers together, by these numbers; two are not worth a group.
+fn alike<'a>(keepers: &[&'a Keeper]) -> Vec<Vec<&'a Keeper>> {
+    let shape = |keeper: &Keeper| {
+        let words = keeper.words.split(|c: char| c.is_ascii_digit());
+        words
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join("#")
+            + &keeper.release
+    };
+    let mut groups: Vec<(String, Vec<&Keeper>)> = vec![];
+    for &keeper in keepers {
+        let shape = shape(keeper);
+        match groups.iter_mut().find(|(of, _)| *of == shape) {
+            Some((_, group)) => group.push(keeper),
+            None => groups.push((shape, vec![keeper])),
+        }
+    }
+    let by_number = |mut group: Vec<&'a Keeper>| {
+        group.sort_by_key(|keeper| keeper.words.len());
+        match group.len() {
+            2 => group.into_iter().map(|keeper| vec![keeper]).collect(),
+            _ => vec![group],
+        }
+    };
+    groups
+        .into_iter()
+        .flat_map(|(_, group)| by_number(group))
+        .collect()
 }
 
 /// A path step by step.
@@ -143,5 +187,63 @@ fn steps(path: &Path) -> Markup {
             }
             @if path.root == RootKind::Itself { li { "╰─ the same object again" } }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_that_differ_only_in_numbers_are_together() {
+        let keeper = |words: &str| Keeper {
+            words: words.to_owned(),
+            ..Keeper::default()
+        };
+        let all = ["a.x", "a.1.y", "a.10.y", "a.2.y", "b[1]", "b[2]"].map(keeper);
+        let groups = alike(&all.each_ref());
+        let words = |group: &Vec<&Keeper>| group.iter().map(|it| it.words.clone()).collect();
+        let words: Vec<Vec<String>> = groups.iter().map(words).collect();
+        assert_eq!(
+            words,
+            [
+                vec!["a.x"],
+                vec!["a.1.y", "a.2.y", "a.10.y"],
+                vec!["b[1]"],
+                vec!["b[2]"]
+            ]
+        );
+    }
+
+    #[test]
+    fn twenty_hooks_are_one_entry_and_what_goes_by_itself_is_named_last() {
+        let hook = |number| Keeper {
+            words: format!("module `train` → `model` → .{number} → .hook"),
+            ..Keeper::default()
+        };
+        let local = Keeper {
+            words: "local `t` in `main`".to_owned(),
+            goes_by_itself: true,
+            ..Keeper::default()
+        };
+        let found = Retention {
+            keepers: [local].into_iter().chain((0..20).map(hook)).collect(),
+            ..Retention::default()
+        };
+        let page = retention(&found);
+        assert!(
+            page.contains("and 19 that differ only in numbers"),
+            "{page}"
+        );
+        assert!(page.contains(
+            ": module <code>train</code> → <code>model</code> → .0 → .hook and 20 more."
+        ));
+        let shown = page.split("As text").next().expect("a part before");
+        assert!(!shown.contains("and 4 more"));
+    }
+
+    #[test]
+    fn what_nothing_keeps_has_no_empty_part() {
+        assert!(!retention(&Retention::default()).contains("<section class=\"leak\"></section>"));
     }
 }
