@@ -354,15 +354,44 @@ def test_a_chart_is_read_out_and_enlarged(pages: dict[str, str], open_page: Open
     assert float(opened.style("svg.chart", "outlineOffset").removesuffix("px")) < 0
 
 
-def test_on_a_phone_a_chart_shows_its_newest_part(pages: dict[str, str], open_page: Open) -> None:
-    opened = open_page(pages["growth"], viewport={"width": 390, "height": 800})
+@pytest.mark.parametrize("width", [1440, 390, 320])
+def test_a_chart_is_shown_whole_and_its_words_stand_apart(
+    pages: dict[str, str], open_page: Open, width: int
+) -> None:
+    opened = open_page(pages["growth"], viewport={"width": width, "height": 800})
     chart = opened.page.locator("svg.chart").first
-    for part in (chart.locator(".dot").last, chart.get_by_text("400.0 MiB", exact=True)):
-        opened.page.wait_for_timeout(200)
-        box = part.bounding_box()
-        assert box is not None
-        assert box["x"] >= 0
-        assert box["x"] + box["width"] <= 390
+    expect(chart).to_have_class("chart fitted")
+    opened.page.wait_for_timeout(200)
+    boxes: Any = chart.evaluate("""svg => [...svg.querySelectorAll(".dot, text")]
+      .filter((each) => each.checkVisibility())
+      .map((each) => [each.textContent, each.getBoundingClientRect().toJSON()])""")
+    for words, box in boxes:
+        assert box["left"] >= 0, words
+        assert box["right"] <= width, words
+    texts = [(words, box) for words, box in boxes if words]
+    assert {"10", "390", "0 bytes", "400.0 MiB", "reported"} <= {words for words, _ in texts}
+    assert min(box["height"] for _, box in texts) >= 10
+    for index, (words, box) in enumerate(texts):
+        for other, beside in texts[index + 1 :]:
+            apart = (
+                box["right"] <= beside["left"]
+                or beside["right"] <= box["left"]
+                or box["bottom"] <= beside["top"] + 4
+                or beside["bottom"] <= box["top"] + 4
+            )
+            assert apart, (words, other)
+
+
+def test_a_finger_reads_a_chart(pages: dict[str, str], open_page: Open) -> None:
+    opened = open_page(
+        pages["growth"], viewport={"width": 390, "height": 800}, has_touch=True, is_mobile=True
+    )
+    said = opened.page.locator(".said").first
+    expect(said).to_have_text("Tap the curve for its values.")
+    chart = opened.page.locator("svg.chart").first
+    chart.scroll_into_view_if_needed()
+    chart.locator(".dot").last.tap(force=True)
+    expect(said).to_have_text("step 390: 390.0 MiB")
 
 
 def test_on_a_phone_each_value_of_a_table_is_named(pages: dict[str, str], open_page: Open) -> None:
@@ -513,3 +542,19 @@ def test_in_a_notebook_it_is_a_frame_that_works(heap: cyclescope.Heap, open_page
     frame.locator("svg.icicle > .block").filter(has_text=".weights").first.click()
     expect(frame.locator(".trail button").last).to_have_text(".weights (dict, 2 items)")
     assert opened.complaints == []
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_no_word_in_a_block_is_cut_off(pages: dict[str, str], open_page: Open, width: int) -> None:
+    opened = open_page(pages["heap"], viewport={"width": width, "height": 900})
+    ends = """all => all.filter((text) => text.checkVisibility() && text.textContent)
+      .map((text) => [text.textContent, text.getBoundingClientRect().right,
+        text.parentElement.querySelector("rect").getBoundingClientRect().right])"""
+    texts = opened.page.locator("svg.icicle text")
+    expect(opened.page.locator(".live svg.icicle")).to_be_visible()
+    opened.page.wait_for_timeout(200)
+    assert texts.count() > 5
+    assert [each for each in texts.evaluate_all(ends) if each[1] > each[2] + 1] == []
+    opened.page.set_viewport_size({"width": width - 50, "height": 900})
+    opened.page.wait_for_timeout(200)
+    assert [each for each in texts.evaluate_all(ends) if each[1] > each[2] + 1] == []

@@ -2,11 +2,11 @@
 // The owner treemap: zoom, keyboard and the facts of a block. Without this script the blocks show
 // only their names.
 
-/** Blocks narrower than this percentage of the drawing have no name, or are not drawn. */
-const NAMED = 1.5;
+/** Blocks narrower than this percentage of the drawing are not drawn. */
 const DRAWN = 0.04;
 
-const HINT = "Point at a block to see its path and facts; click it to enlarge it. The arrow keys move between blocks, " +
+const HINT = IS_TOUCHED ? "Tap a block to enlarge it and see its path and facts." :
+  "Point at a block to see its path and facts; click it to enlarge it. The arrow keys move between blocks, " +
   "Enter enlarges a block, Escape or Backspace goes back, Home shows all.";
 
 /** `64.0 MiB`, as the rest of the page writes it. */
@@ -26,6 +26,16 @@ function title({ edge, label }) {
   return edge ? `${edge} (${label})` : label;
 }
 
+/** How wide a letter of the blocks is, in pixels. */
+const LETTER = 7.3;
+
+/** What a block says that is so many pixels wide: as much as there is room for, and nothing rather than a letter. */
+function words(block, pixels) {
+  const room = Math.floor((pixels - 8) / LETTER);
+  const all = [`${title(block)}  ${size(block.bytes)}`, title(block), block.edge || block.label];
+  return all.find((text) => text.length <= room) ?? (room > 3 ? `${all[2].slice(0, room - 1)}…` : "");
+}
+
 class Icicle {
   constructor(figure, { blocks, categories }) {
     this.blocks = blocks;
@@ -42,6 +52,7 @@ class Icicle {
     this.listen();
     this.zoom(0);
     this.choose(0);
+    new ResizeObserver(() => this.name()).observe(this.svg);
   }
 
   listen() {
@@ -80,9 +91,9 @@ class Icicle {
       element.setAttribute("x", `${above.has(at) ? 0 : (100 * (from - start)) / bytes}%`);
       element.setAttribute("width", `${above.has(at) ? 100 : width}%`);
       element.classList.toggle("above", above.has(at) && at !== index);
-      this.name(element, block, above.has(at) || width >= NAMED);
       return true;
     });
+    this.name();
     const buttons = this.way(index).map((at) => {
       const button = make("button", title(this.blocks[at]));
       button.type = "button";
@@ -97,16 +108,21 @@ class Icicle {
     this.trail.replaceChildren(...buttons);
   }
 
-  name(element, block, wanted) {
-    let text = element.querySelector("text");
-    if (wanted && !text) {
-      text = document.createElementNS("http://www.w3.org/2000/svg", "text");
-      text.setAttribute("x", "6");
-      text.setAttribute("y", "16");
-      text.textContent = `${title(block)}  ${size(block.bytes)}`;
-      element.append(text);
-    }
-    if (text) text.setAttribute("display", wanted ? "inline" : "none");
+  /** Writes into each block that is shown what there is room for. */
+  name() {
+    const whole = this.svg.clientWidth;
+    this.elements.forEach((element, index) => {
+      if (!this.shown[index]) return;
+      const said = words(this.blocks[index], (whole * parseFloat(element.getAttribute("width"))) / 100);
+      let text = element.querySelector("text");
+      if (said && !text) {
+        text = document.createElementNS("http://www.w3.org/2000/svg", "text");
+        text.setAttribute("x", "6");
+        text.setAttribute("y", "16");
+        element.append(text);
+      }
+      if (text && text.textContent !== said) text.textContent = said;
+    });
   }
 
   choose(index) {

@@ -38,7 +38,11 @@ pub fn post_mortem(found: &PostMortem, looked: Looked<'_>, process: &Process) ->
     let owners = looked.heap.map(owners);
     let left_out = found.left_out.iter();
     Page {
-        title: format!("Out of memory on {}: {}", found.device, found.verdict),
+        title: format!(
+            "Out of memory on {}: {}",
+            found.device,
+            found.verdict.replace('-', " ")
+        ),
         lead: html! { b { (with_code(&name(&sentence(&found.headline), 1000))) } },
         facts,
         body: body(found, owners.as_ref(), looked),
@@ -102,23 +106,27 @@ fn preformatted(text: &str) -> Markup {
 
 /// A table of what was found; nothing without any.
 fn findings(title: &str, all: &[Finding]) -> Markup {
+    let is_known =
+        |finding: &Finding| !finding.details.is_empty() || finding.would_fit == Some(true);
+    let any_known = all.iter().any(is_known);
     let row = |finding: &Finding| {
         html! {
             tr {
                 td.number { (human_bytes(finding.bytes)) }
-                td {
+                @if any_known { td {
                     (name(&finding.details.join(", "), 200))
                     @if finding.would_fit == Some(true) {
-                        " the request would have fitted without it"
+                        (if finding.details.is_empty() { "The" } else { "; the" }) " request would have fitted without it"
                     }
-                }
+                } }
                 td.name { (with_code(&name(&finding.what, 600))) }
             }
         }
     };
     html! {
         @if !all.is_empty() {
-            (section(title, &table(&["Size", "What", "Owner"], all.iter().map(row))))
+            @let columns: &[&str] = if any_known { &["Size", "What", "Owner"] } else { &["Size", "Owner"] };
+            (section(title, &table(columns, all.iter().map(row))))
         }
     }
 }
@@ -153,6 +161,11 @@ fn bars(found: &PostMortem, numbers: &Numbers) -> Markup {
     }
     let gaps = numbers.reserved.saturating_sub(numbers.allocated);
     parts.push(("free", "reserved, not allocated", gaps));
+    // Where the device is full before the process is at its limit.
+    if numbers.headroom() < numbers.limit.saturating_sub(numbers.reserved) {
+        let outside = numbers.elsewhere.unwrap_or(0);
+        parts.push(("elsewhere", "used outside PyTorch's allocator", outside));
+    }
     let whole = parts
         .iter()
         .fold(0u64, |sum, part| sum.saturating_add(part.2));
@@ -216,5 +229,48 @@ fn colour(role: &str) -> &'static str {
         "other tensors" => "other",
         "garbage in cycles" => GARBAGE,
         _ => "several",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drawn(numbers: Numbers) -> String {
+        bars(&PostMortem::default(), &numbers).into_string()
+    }
+
+    #[test]
+    fn memory_outside_is_drawn_where_it_fills_the_device() {
+        let full = Numbers {
+            limit: 79 << 30,
+            reserved: 15 << 30,
+            elsewhere: Some(60 << 30),
+            free: 4 << 30,
+            ..Numbers::default()
+        };
+        assert!(drawn(full.clone()).contains("outside PyTorch's allocator 60.0 GiB"));
+        let capped = Numbers {
+            limit: 16 << 30,
+            ..full
+        };
+        assert!(!drawn(capped).contains("outside"));
+    }
+
+    #[test]
+    fn what_is_not_known_of_any_finding_has_no_column() {
+        let finding = Finding {
+            what: "`losses`".to_owned(),
+            bytes: 1 << 20,
+            ..Finding::default()
+        };
+        let told = |finding: Finding| findings("Largest", &[finding]).into_string();
+        assert!(!told(finding.clone()).contains("What"));
+        let known = Finding {
+            details: vec!["600 losses".to_owned()],
+            would_fit: Some(true),
+            ..finding
+        };
+        assert!(told(known).contains("600 losses; the request would have fitted without it"));
     }
 }
