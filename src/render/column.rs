@@ -62,6 +62,9 @@ pub fn route(
     side: Side,
     around: impl FnOnce(&[Spot]) -> Route,
 ) -> Route {
+    let others = spots.iter().enumerate();
+    let others = others.filter(|(index, _)| ![from, to].contains(index));
+    let others = others.map(|(_, spot)| spot);
     let (from, to) = (&spots[from], &spots[to]);
     let bottom = from.y + from.size.height / 2.0;
     let top = to.y - to.size.height / 2.0;
@@ -69,7 +72,7 @@ pub fn route(
         return Route::down((from.x, bottom), (to.x, top));
     }
     let turned: Vec<Spot> = spots.iter().map(|&spot| Spot { side, ..spot }).collect();
-    around(&turned)
+    around(&turned).beside(others)
 }
 
 #[cfg(test)]

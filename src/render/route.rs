@@ -9,6 +9,8 @@ pub type Point = (f64, f64);
 pub const HEAD: f64 = 9.0;
 /// How far apart lines between the same boxes run.
 const LANE: f64 = 20.0;
+/// So many times that a line may swing out further to pass beside boxes.
+const WIDER: u32 = 7;
 /// How far a line may swing up or down to pass boxes, in the order in which that is tried.
 const BENDS: [f64; 9] = [
     0.0, -50.0, 50.0, -100.0, 100.0, -170.0, 170.0, -260.0, 260.0,
@@ -82,6 +84,23 @@ impl Route {
         boxes
             .filter(|spot| points.iter().any(|&point| inside(spot, point)))
             .count()
+    }
+
+    /// Swung out further to its side, as far as it takes to pass beside these boxes; as it is if that is too far.
+    pub fn beside<'a>(self, boxes: impl Iterator<Item = &'a Spot> + Clone) -> Route {
+        let side = (self.controls[0].0 - self.start.0).signum();
+        let swung = |by: f64| {
+            let [one, other] = self.controls;
+            let out = |(x, y): Point| (x + side * by, y);
+            Route {
+                controls: [out(one), out(other)],
+                ..self
+            }
+        };
+        let mut wider = (0..=WIDER).map(|lanes| swung(f64::from(lanes) * LANE));
+        wider
+            .find(|route| route.hits(boxes.clone()) == 0)
+            .unwrap_or(self)
     }
 
     fn bent(mut self, by: f64) -> Route {
@@ -211,6 +230,19 @@ mod tests {
             },
             side,
         }
+    }
+
+    #[test]
+    fn a_line_down_a_column_passes_beside_a_wider_box() {
+        let (above, below) = (spot(0.0, 0.0, Side::Right), spot(0.0, 200.0, Side::Right));
+        let mut wide = spot(0.0, 100.0, Side::Right);
+        wide.size.width = 220.0;
+        let line = across(&[above, wide, below], (0, 2), (0, 1), 20.0, &[]);
+        assert_eq!(line.hits([wide].iter()), 1);
+        assert_eq!(line.beside([wide].iter()).hits([wide].iter()), 0);
+        wide.size.width = 2000.0;
+        let kept = line.beside([wide].iter());
+        assert_eq!(kept.controls, line.controls);
     }
 
     #[test]
