@@ -15,7 +15,7 @@ use super::live::{Depth, Live, Root};
 use super::naming::Naming;
 use super::registries::functions_at_exit;
 use super::uncollected::{Reversed, Uncollected};
-use crate::capture::ReferenceName;
+use crate::capture::{ReferenceName, function_code};
 use crate::cpython::{Builtins, ObjectKind, counted_by_caller};
 use crate::device::{DeviceSelection, Frameworks};
 use crate::diagnose::NamedRoot;
@@ -179,11 +179,22 @@ impl Inspector {
     /// Which registry in C it may be that holds a function which leads to the targets.
     fn guess(&self, live: &Live<'_>, keepers: &Keepers) -> Option<String> {
         let number = functions_at_exit(live.py()).filter(|&number| number > 0)?;
+        // The stack of whoever calls a function has it, and that of CPython 3.10 cannot be read.
+        let runs = |object: &Bound<'_, PyAny>| {
+            let code = function_code(&self.builtins, object);
+            code.is_some_and(|code| {
+                let mut frames = live.frames.iter();
+                frames.any(|frame| frame.code == code.as_ptr() as usize)
+            })
+        };
         let is_call = |nodes: &Vec<u32>| {
             let object = nodes.first().and_then(|&first| live.object(first));
-            let kind = object.map(|object| self.kind(&object));
             use ObjectKind::{Function, Method, Partial, Tuple};
-            nodes.len() > 1 && matches!(kind, Some(Function | Method | Partial | Tuple))
+            nodes.len() > 1
+                && object.is_some_and(|object| {
+                    matches!(self.kind(&object), Function | Method | Partial | Tuple)
+                        && !runs(&object)
+                })
         };
         keepers.fixed.iter().any(is_call).then(|| {
             let functions = counted(number as u64, "function", "functions");

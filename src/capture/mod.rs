@@ -57,6 +57,7 @@ pub(crate) use {
     live::{Ask, LiveObjects, NotTaken},
     makers::{Makers, method_locals},
     names::name_references,
+    places::function_code,
     running::{
         RunningFrame, is_in_package, running_frames, suspended_frames, thread_names,
         who_passes_argument,

@@ -22,7 +22,7 @@ pub(super) fn function_place(builtins: &Builtins, function: &Bound<'_, PyAny>) -
 }
 
 /// The code of a function; `None` for anything else.
-pub(super) fn function_code<'py>(
+pub fn function_code<'py>(
     builtins: &Builtins,
     function: &Bound<'py, PyAny>,
 ) -> Option<Bound<'py, PyAny>> {

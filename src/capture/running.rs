@@ -30,6 +30,8 @@ pub struct RunningFrame {
     pub variables: Variables,
     /// What else the frame holds, with what it is called: its function, its namespaces, what is on its stack.
     pub parts: Vec<(ReferenceName, usize)>,
+    /// The address of the function's code; 0 if it is not known.
+    pub code: usize,
     /// The call is the innermost of its thread and sets or deletes an attribute. A thread stops only
     /// between such instructions, so what it is in the midst of is C that lets others run.
     pub sets_attribute: bool,
@@ -101,6 +103,7 @@ fn read(builtins: &Builtins, frame: &Bound<'_, PyAny>, thread: u64) -> RunningFr
             .into_iter()
             .filter(|(_, address)| *address != 0)
             .collect(),
+        code: code_of_frame(builtins, frame).map_or(0, |code| code.as_ptr() as usize),
         sets_attribute: false,
     }
 }
