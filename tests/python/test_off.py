@@ -24,9 +24,11 @@ pytest_plugins = ["pytester"]
 OFF = {"CYCLESCOPE_OFF": "1"}
 PACKAGE = str(Path(cyclescope.__path__[0]).parent)
 
+# The import of cyclescope may begin a collection, which would free it.
 LEAKY = f"""
 import gc, numpy, sys
 {SOURCE}
+gc.disable()
 Node()
 """
 
