@@ -26,6 +26,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import cyclescope
+
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(
     r"^(?P<indent> *)(?:"
@@ -75,7 +77,7 @@ class Folder:
         }
         self._environment = kept | {
             "PATH": f"{programs}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.defpath}",
-            "PYTHONPATH": str(ROOT / "python"),
+            "PYTHONPATH": str(Path(cyclescope.__path__[0]).parent),
             "PYTHONHASHSEED": "0",
             "PYTHONDONTWRITEBYTECODE": "1",
             "COLUMNS": "80",
