@@ -238,7 +238,7 @@ impl Inspector {
         let mut made = diagnoses.of(
             &graph,
             self.bases(py, snapshot, &graph),
-            &|cycle| self.made_by_library(py, snapshot, &graph, cycle),
+            &self.code_of(py, snapshot, &graph),
             |leak| self.maker(py, snapshot, &graph, leak),
         );
         self.diagnoses.set(diagnoses);

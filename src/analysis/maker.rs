@@ -12,7 +12,7 @@ use crate::capture::{
 };
 use crate::cpython::{ObjectKind, items};
 use crate::diagnose::{Diagnosis, maker};
-use crate::graph::{Cycle, LeakGraph, LeakNode, LibrarysPart, cycle_through};
+use crate::graph::{Code, Cycle, LeakGraph, LeakNode, LibrarysPart, Way, cycle_through};
 
 /// Of the callables that an object refers to, so many may tell of a module that made its references.
 const NEAR_LIMIT: usize = 8;
@@ -97,21 +97,19 @@ impl Inspector {
         maker(&made, &cut)
     }
 
-    /// For each reference of a cycle, what part libraries have in it; empty if nothing is known.
-    pub(super) fn made_by_library(
-        &self,
-        py: Python<'_>,
-        snapshot: &Snapshot,
-        graph: &LeakGraph,
-        cycle: &Cycle,
-    ) -> Vec<LibrarysPart> {
-        self.makers(py, snapshot, graph, std::slice::from_ref(cycle), |asked| {
-            let steps = 0..cycle.nodes.len();
-            steps
-                .map(|step| asked.librarys_part(cycle, step))
-                .collect::<Vec<_>>()
-        })
-        .unwrap_or_default()
+    /// What can be asked of the code that made the references of a graph.
+    pub(super) fn code_of<'a, 'py>(
+        &'a self,
+        py: Python<'py>,
+        snapshot: &'a Snapshot,
+        graph: &'a LeakGraph,
+    ) -> impl Code + use<'a, 'py> {
+        CodeOf {
+            inspector: self,
+            py,
+            snapshot,
+            graph,
+        }
     }
 
     /// What is known of the functions that may have made these cycles; `None` if that would take too long.
@@ -160,7 +158,60 @@ impl Inspector {
     }
 }
 
+/// The code that made the references of a graph.
+struct CodeOf<'a, 'py> {
+    inspector: &'a Inspector,
+    py: Python<'py>,
+    snapshot: &'a Snapshot,
+    graph: &'a LeakGraph,
+}
+
+impl CodeOf<'_, '_> {
+    /// What is known of each step of a cycle.
+    fn of_steps<T>(&self, cycle: &Cycle, ask: impl Fn(&Asked<'_, '_>, usize) -> T) -> Vec<T> {
+        let cycles = std::slice::from_ref(cycle);
+        let steps = 0..cycle.nodes.len();
+        self.inspector
+            .makers(self.py, self.snapshot, self.graph, cycles, |asked| {
+                steps.map(|step| ask(asked, step)).collect()
+            })
+            .unwrap_or_default()
+    }
+}
+
+impl Code for CodeOf<'_, '_> {
+    fn librarys_parts(&self, cycle: &Cycle) -> Vec<LibrarysPart> {
+        self.of_steps(cycle, |asked, step| asked.librarys_part(cycle, step))
+    }
+
+    fn ways(&self, cycle: &Cycle) -> Vec<Way> {
+        self.of_steps(cycle, |asked, step| asked.way(cycle, step))
+    }
+}
+
 impl Asked<'_, '_> {
+    /// Where an attribute by which one instance refers to another leads.
+    fn way(&self, cycle: &Cycle, step: usize) -> Way {
+        let ReferenceName::Attribute(attribute) = self.name(cycle, step) else {
+            return Way::Unknown;
+        };
+        let is_instance = |step| self.node(cycle, step).description.kind == ObjectKind::Instance;
+        let class = |step: usize| {
+            let object = (self.object)(cycle.nodes[step % cycle.nodes.len()])?;
+            Some(object.get_type().into_any())
+        };
+        match (class(step), class(step + 1)) {
+            (Some(owner), Some(target)) if is_instance(step) && is_instance(step + 1) => {
+                match self.makers.leads_back(&owner, &target, attribute) {
+                    true => Way::Back,
+                    false if self.makers.leads_forth(&owner, attribute) => Way::Forth,
+                    false => Way::Unknown,
+                }
+            }
+            _ => Way::Unknown,
+        }
+    }
+
     fn node(&self, cycle: &Cycle, step: usize) -> &LeakNode {
         &self.graph[cycle.nodes[step % cycle.nodes.len()]]
     }

@@ -181,6 +181,67 @@ impl<'b, 'c, 'py> Evidence<'b, 'c, 'py> {
             })
     }
 
+    /// True if a method stores its own object as an attribute of another object: `child.owner = self`.
+    pub fn stores_own_object_as(&self, attribute: &str) -> bool {
+        let (Some(name), Some(own)) = (self.index_of(attribute), self.own_object()) else {
+            return false;
+        };
+        self.statements().iter().any(|statement| {
+            let is_own = |of: Option<usize>| of == Some(own) && statement.path.is_empty();
+            matches!(statement.end, End::Attribute { name: set, of } if set == name && !is_own(of))
+                && statement.value == [Instruction::Load(own)]
+        })
+    }
+
+    /// True if a method stores as an attribute of its own object what a call with that returns.
+    pub fn stores_made_of_own_object(&self, attribute: &str) -> bool {
+        let name = self.index_of(attribute);
+        self.statements().iter().any(|statement| {
+            let to_own = matches!(statement.end, End::Attribute { name: set, of: Some(0) } if Some(set) == name);
+            to_own
+                && statement.path.is_empty()
+                && statement.has(Instruction::Call)
+                && statement.uses(0) > 0
+        })
+    }
+
+    /// True if a method calls what is called `taker` with its own object: `Child(self)`, `child.attach(self)`.
+    pub fn passes_own_object_to(&self, taker: &str) -> bool {
+        let (Some(name), Some(own)) = (self.index_of(taker), self.own_object()) else {
+            return false;
+        };
+        self.statements().iter().any(|statement| {
+            let taker = [
+                Instruction::Global(name),
+                Instruction::Attribute { name, called: true },
+                Instruction::Attribute {
+                    name,
+                    called: false,
+                },
+            ];
+            let at = statement.value.iter().position(|part| taker.contains(part));
+            at.is_some_and(|at| {
+                let arguments = at + 1..statement.value.len();
+                let is_own = |part: usize| {
+                    statement.value[part] == Instruction::Load(own) && statement.is_use(part)
+                };
+                statement.value[arguments.clone()].contains(&Instruction::Call)
+                    && arguments.into_iter().any(is_own)
+            })
+        })
+    }
+
+    /// The variable that is the method's own object; in a function within a method, `self`.
+    fn own_object(&self) -> Option<usize> {
+        match self.is_method {
+            true => Some(0),
+            false => {
+                let read = decode(self.builtins, self.code)?;
+                read.variables.iter().position(|name| name == "self")
+            }
+        }
+    }
+
     fn is_class(&self, name: usize) -> bool {
         self.name(name).as_deref() == Some("__class__")
     }

@@ -38,8 +38,9 @@ pub struct Makers<'a, 'py> {
 struct Candidate<'py> {
     code: Bound<'py, PyAny>,
     place: Option<Place>,
-    /// What others call it: its name, or that of its class for `__init__`.
+    /// What others call it: its name, or that of its class for a constructor.
     called: String,
+    is_constructor: bool,
     /// Address of the class that has it, 0 for a function of a module.
     class: usize,
     /// True if it is of the package of the class of one of the leak's objects.
@@ -123,15 +124,17 @@ impl<'a, 'py> Makers<'a, 'py> {
         let class_name = class_name.rsplit('.').next().unwrap_or_default();
         let first = methods.first().map(|(_, function)| function.clone());
         for (name, function) in methods {
-            let called = match name.as_str() {
-                "__init__" | "__new__" | "__post_init__" => class_name.to_owned(),
-                _ => name,
+            let is_constructor = ["__init__", "__new__", "__post_init__"].contains(&&*name);
+            let called = match is_constructor {
+                true => class_name,
+                false => &name,
             };
+            let of_class = (address, is_constructor);
             // What a decorator wraps is in its closure.
             for wrapped in self.wrapped_in(&function) {
-                self.add_function(&wrapped, &called, address, package.as_deref());
+                self.add_function(&wrapped, called, of_class, package.as_deref());
             }
-            self.add_function(&function, &called, address, package.as_deref());
+            self.add_function(&function, called, of_class, package.as_deref());
         }
         first
     }
@@ -160,17 +163,18 @@ impl<'a, 'py> Makers<'a, 'py> {
             let own = self.builtins.function_globals.get(&value);
             if own.is_some_and(|own| own.is(globals)) {
                 let called = qualname(&self.builtins.function_qualname, &value);
-                self.add_function(&value, &called, 0, None);
+                self.add_function(&value, &called, (0, false), None);
             }
         }
     }
 
-    /// Adds a function and those within it. It is near if it is of that package.
+    /// Adds a function and those within it. It is near if it is of that package. `class` is the address of its class, and
+    /// whether it is a constructor of that.
     fn add_function(
         &mut self,
         function: &Bound<'py, PyAny>,
         called: &str,
-        class: usize,
+        (class, is_constructor): (usize, bool),
         package: Option<&str>,
     ) {
         let Some(code) = function_code(self.builtins, function) else {
@@ -188,6 +192,7 @@ impl<'a, 'py> Makers<'a, 'py> {
                 code,
                 place: place.clone(),
                 called: called.to_owned(),
+                is_constructor,
                 // The first parameter of a function within a method is not its object.
                 class: if depth == 0 { class } else { class | INNER },
                 is_near,
@@ -343,6 +348,60 @@ impl<'py> Makers<'_, 'py> {
                     .unwrap_or_else(|| place(function).map_or(Made::Unknown, Made::Given))
             }
         }
+    }
+
+    /// True if an attribute of objects of the class `owner`, which leads to one of `target`, leads back to what made
+    /// them: a method of `target` passes its own object to what stores it so, or stores it so itself.
+    pub fn leads_back(
+        &self,
+        owner: &Bound<'py, PyAny>,
+        target: &Bound<'py, PyAny>,
+        attribute: &str,
+    ) -> bool {
+        let (owners, targets) = (self.addresses(owner), self.addresses(target));
+        let wanted = Wanted {
+            attribute,
+            in_container: false,
+            to_itself: false,
+            leads_back: true,
+            method: None,
+            locals: None,
+        };
+        let name = qualname(&self.builtins.type_qualname, owner);
+        let mut takers = Vec::new();
+        for function in &self.functions {
+            let stores = owners.contains(&function.class)
+                && self.evidence(function).of(&wanted, true) == Some(Strength::Given);
+            if stores {
+                takers.push(&*function.called);
+                takers.extend(name.rsplit('.').next().filter(|_| function.is_constructor));
+            }
+        }
+        let mut givers = self.functions.iter();
+        givers.any(|function| {
+            targets.contains(&(function.class & !INNER)) && {
+                let evidence = self.evidence(function);
+                evidence.stores_own_object_as(attribute)
+                    || takers
+                        .iter()
+                        .any(|taker| evidence.passes_own_object_to(taker))
+            }
+        })
+    }
+
+    /// True if a method of a class stores as an attribute of its object what it makes from this: `self.child = Child(self)`.
+    pub fn leads_forth(&self, owner: &Bound<'py, PyAny>, attribute: &str) -> bool {
+        let owners = self.addresses(owner);
+        self.functions.iter().any(|function| {
+            owners.contains(&function.class)
+                && self.evidence(function).stores_made_of_own_object(attribute)
+        })
+    }
+
+    /// The addresses of a class and its bases.
+    fn addresses(&self, class: &Bound<'py, PyAny>) -> Vec<usize> {
+        let bases = self.bases(class).into_iter();
+        bases.map(|base| base.as_ptr() as usize).collect()
     }
 
     /// The package of the class implemented in C that has an attribute.

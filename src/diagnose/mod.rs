@@ -41,8 +41,7 @@ pub use signature::{outline, signature};
 
 use crate::capture::{Place, package_of};
 use crate::graph::{
-    Cause, Cycle, LeakGraph, LibrarysPart, MadeByLibrary, PathToBuffer, find_causes,
-    paths_to_buffers,
+    Cause, Code, Cycle, LeakGraph, LibrarysPart, PathToBuffer, find_causes, paths_to_buffers,
 };
 
 /// What is known of one leak.
@@ -70,8 +69,8 @@ pub struct Diagnosis {
 /// Each cause is a leak of its own. But causes with the same signature are one, and so are those of the same libraries; and
 /// what a library or the interpreter adds to a cycle of the program's belongs to the first cause in the same strongly
 /// connected component.
-pub fn diagnose(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Vec<Diagnosis> {
-    let found = find_causes(graph, made_by_library);
+pub fn diagnose(graph: &LeakGraph, code: &dyn Code) -> Vec<Diagnosis> {
+    let found = find_causes(graph, code);
     let mut leaks: Vec<(String, &Cause, Vec<EdgeIndex>)> = Vec::new();
     for cause in &found.causes {
         let signature = signature(graph, &cause.cycle);
@@ -107,7 +106,7 @@ pub fn diagnose(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Vec<D
             others: &others,
             cuts_free: found.frees,
             made_by_library: &|step| {
-                let made = made.get_or_init(|| made_by_library(&cause.cycle));
+                let made = made.get_or_init(|| code.librarys_parts(&cause.cycle));
                 made.get(step)
                     .is_some_and(|part| *part != LibrarysPart::None)
             },

@@ -8,7 +8,7 @@ use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
 use super::{Diagnosis, diagnose};
 use crate::capture::Place;
-use crate::graph::{LeakGraph, MadeByLibrary};
+use crate::graph::{Code, LeakGraph};
 
 /// The diagnoses of the leaks met lately, by all that a diagnosis is made from.
 #[derive(Default)]
@@ -26,7 +26,7 @@ impl Diagnoses {
         &mut self,
         graph: &LeakGraph,
         bases: u64,
-        made_by_library: &MadeByLibrary<'_>,
+        code: &dyn Code,
         maker: impl Fn(&Diagnosis) -> Option<Place>,
     ) -> Vec<Rc<Diagnosis>> {
         let key = content(graph, bases);
@@ -36,7 +36,7 @@ impl Diagnoses {
         if self.made.len() >= LIMIT {
             self.made.clear();
         }
-        let mut made = diagnose(graph, made_by_library);
+        let mut made = diagnose(graph, code);
         for diagnosis in &mut made {
             diagnosis.maker = maker(diagnosis);
         }
@@ -113,22 +113,17 @@ mod tests {
     #[test]
     fn the_same_again_is_not_diagnosed_again() {
         let mut diagnoses = Diagnoses::default();
-        let first =
-            diagnoses.of(&pair("left", "Node", "0x1"), 0, &|_| Vec::new(), |_| None)[0].clone();
-        let again =
-            diagnoses.of(&pair("left", "Node", "0x2"), 0, &|_| Vec::new(), |_| None)[0].clone();
+        let first = diagnoses.of(&pair("left", "Node", "0x1"), 0, &(), |_| None)[0].clone();
+        let again = diagnoses.of(&pair("left", "Node", "0x2"), 0, &(), |_| None)[0].clone();
         assert!(Rc::ptr_eq(&first, &again));
     }
 
     #[test]
     fn what_differs_is_another() {
         let mut diagnoses = Diagnoses::default();
-        let first =
-            diagnoses.of(&pair("left", "Node", "0x1"), 0, &|_| Vec::new(), |_| None)[0].clone();
-        let edge =
-            diagnoses.of(&pair("right", "Node", "0x1"), 0, &|_| Vec::new(), |_| None)[0].clone();
-        let label =
-            diagnoses.of(&pair("left", "Leaf", "0x1"), 0, &|_| Vec::new(), |_| None)[0].clone();
+        let first = diagnoses.of(&pair("left", "Node", "0x1"), 0, &(), |_| None)[0].clone();
+        let edge = diagnoses.of(&pair("right", "Node", "0x1"), 0, &(), |_| None)[0].clone();
+        let label = diagnoses.of(&pair("left", "Leaf", "0x1"), 0, &(), |_| None)[0].clone();
         assert_ne!(first.signature, edge.signature);
         assert_ne!(first.signature, label.signature);
     }

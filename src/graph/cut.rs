@@ -6,13 +6,16 @@ use std::collections::BTreeSet;
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::visit::EdgeRef;
+use rustc_hash::FxHashMap;
 
 use super::buffer_paths::paths_to_buffers;
 use super::cycle::{Cycle, cycle_through, first_cycle};
 use super::leak_graph::LeakGraph;
 use super::links::Links;
 use super::mocks::{held_by_mocks, is_of_mocks};
-use super::preference::{LIBRARY, PLUMBING, is_content, points_back, preference};
+use super::preference::{
+    LIBRARY, PLUMBING, WAY_BACK, WAY_FORTH, is_content, points_back, preference,
+};
 use crate::capture::{Place, ReferenceName};
 use crate::cpython::ObjectKind;
 
@@ -62,8 +65,37 @@ pub enum LibrarysPart {
     Made,
 }
 
-/// Says of each reference of a cycle what part libraries have in it.
-pub type MadeByLibrary<'a> = dyn Fn(&Cycle) -> Vec<LibrarysPart> + 'a;
+/// Where a reference leads, by the code that made it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    #[default]
+    Unknown,
+    /// To what the owner has made and has passed itself to: `self.child = Child(self)`.
+    Forth,
+    /// To what has made the owner: `self.parent = parent`, in the constructor of the child.
+    Back,
+}
+
+/// What the code that made the references of a cycle says of them. To ask takes longer than to look at the graph.
+pub trait Code {
+    /// For each reference what part libraries have in it; empty if nothing is known.
+    fn librarys_parts(&self, cycle: &Cycle) -> Vec<LibrarysPart>;
+
+    /// For each reference whether it leads from what made an object to that, or back. Empty if nothing is known.
+    fn ways(&self, cycle: &Cycle) -> Vec<Way>;
+}
+
+/// Nothing is known.
+#[cfg(test)]
+impl Code for () {
+    fn librarys_parts(&self, _: &Cycle) -> Vec<LibrarysPart> {
+        Vec::new()
+    }
+
+    fn ways(&self, _: &Cycle) -> Vec<Way> {
+        Vec::new()
+    }
+}
 
 /// Why the buffers are kept.
 #[derive(Clone, Debug, Default)]
@@ -96,9 +128,9 @@ impl Trials {
 /// reaches a buffer; if there is none, the best of all with those that the same line made elsewhere. Then
 /// continues with the next cycle that still reaches a buffer. Finally drops what the others make unnecessary.
 ///
-/// `made_by_library` says of a cycle, for each of its references, what part libraries have in it. It is
-/// asked only of cycles in which no object is the program's.
-pub fn find_causes(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Causes {
+/// The code is asked only of cycles that a library has a part in, and of those in which no reference is by its name a way
+/// back.
+pub fn find_causes(graph: &LeakGraph, code: &dyn Code) -> Causes {
     let components = component_of(graph);
     let mut rest = graph.clone();
     let mut found = Causes {
@@ -112,7 +144,7 @@ pub fn find_causes(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Ca
         let is_of_mocks = is_of_mocks(graph, &cycle);
         let best = goes_on.then(|| match is_of_mocks {
             true => Some((false, held_by_mocks(&rest))),
-            false => best_cuts(&rest, &cycle, made_by_library, &mut trials),
+            false => best_cuts(&rest, &cycle, code, &mut trials),
         });
         let Some((is_own, cuts)) = best.flatten() else {
             found.frees = false;
@@ -126,14 +158,16 @@ pub fn find_causes(graph: &LeakGraph, made_by_library: &MadeByLibrary<'_>) -> Ca
         found.causes.push(Cause {
             component: first.map_or(0, |node| components[node.index()]),
             is_of_library: is_of_mocks
-                || is_of_library(graph, &cycle)
-                    && is_made_by_library(&cycle, &cuts, made_by_library),
+                || is_of_library(graph, &cycle) && is_made_by_library(&cycle, &cuts, code),
             cycle,
             cuts,
             is_own,
         });
     }
     if found.frees {
+        found.frees = drop_needless(graph, &mut found.causes, &mut trials);
+    }
+    if found.frees && cut_in_common(graph, &mut found.causes, &mut trials) {
         found.frees = drop_needless(graph, &mut found.causes, &mut trials);
     }
     for cause in &mut found.causes {
@@ -154,10 +188,10 @@ type Candidate = (u32, Reverse<usize>, EdgeIndex);
 fn best_cuts(
     graph: &LeakGraph,
     cycle: &Cycle,
-    made_by_library: &MadeByLibrary<'_>,
+    code: &dyn Code,
     trials: &mut Trials,
 ) -> Option<(bool, Vec<EdgeIndex>)> {
-    let candidates = candidates(graph, cycle, made_by_library);
+    let (candidates, ways_back) = candidates(graph, cycle, code);
     let &(lowest, ..) = candidates.first()?;
     let links = Links::of(graph);
     let components = component_of(graph);
@@ -181,6 +215,7 @@ fn best_cuts(
         }
         // Calls of one function each keep their exception in a variable of the same name.
         let is_made_alike = is_way_back(graph, edge)
+            || ways_back.contains(&edge)
             || keeps_traceback
                 && (is_traceback(graph, edge)
                     || matches!(graph[edge].name, ReferenceName::Local(_)));
@@ -198,18 +233,59 @@ fn best_cuts(
     })?;
     let is_own = match cuts.first().map(|&cut| preference(graph, cut)) {
         Some(..LIBRARY) => true,
-        Some(..PLUMBING) => !is_made_by_library(cycle, &cuts, made_by_library),
+        Some(..PLUMBING) => !is_made_by_library(cycle, &cuts, code),
         _ => false,
     };
     Some((is_own, cuts))
 }
 
-/// The references that may be cut, the best first.
+/// Where one reference to a function does instead of the cuts of several causes, as it is in all their cycles, it is one
+/// cause: what stores a method on another object closes a cycle by each reference that leads on from there. True if there
+/// was such a reference.
+fn cut_in_common(graph: &LeakGraph, causes: &mut Vec<Cause>, trials: &mut Trials) -> bool {
+    let before = causes.len();
+    let links = Links::of(graph);
+    let rank_of_cuts = |cause: &Cause| cause.cuts.iter().map(|&cut| preference(graph, cut)).max();
+    let mut at = 0;
+    while at < causes.len() {
+        let first = &causes[at];
+        let stores_function = first.cycle.edges.iter().copied().filter(|&edge| {
+            let stored = graph.edge_endpoints(edge).map(|(_, to)| &graph[to]);
+            use ObjectKind::{Function, Method, Partial};
+            preference(graph, edge) < LIBRARY
+                && matches!(graph[edge].name, ReferenceName::Attribute(_))
+                && stored
+                    .is_some_and(|it| matches!(it.description.kind, Function | Method | Partial))
+        });
+        let found = stores_function.into_iter().find_map(|edge| {
+            let is_better = |cause: &&Cause| Some(preference(graph, edge)) <= rank_of_cuts(cause);
+            let (same, others): (Vec<&Cause>, Vec<&Cause>) = causes
+                .iter()
+                .partition(|cause| cause.cycle.edges.contains(&edge));
+            let is_one = same.len() > 1 && same.iter().any(is_better) && trials.take(1);
+            let mut cuts: Vec<EdgeIndex> = others.iter().flat_map(|it| &it.cuts).copied().collect();
+            cuts.push(edge);
+            (is_one && links.are_freed_without(&cuts)).then_some(edge)
+        });
+        if let Some(edge) = found {
+            causes[at].cuts = vec![edge];
+            let mut number = 0;
+            causes.retain(|cause| {
+                number += 1;
+                number - 1 <= at || !cause.cycle.edges.contains(&edge)
+            });
+        }
+        at += 1;
+    }
+    causes.len() < before
+}
+
+/// The references that may be cut, the best first, and those that by the code lead back to what made their owner.
 fn candidates(
     graph: &LeakGraph,
     cycle: &Cycle,
-    made_by_library: &MadeByLibrary<'_>,
-) -> Vec<Candidate> {
+    code: &dyn Code,
+) -> (Vec<Candidate>, Vec<EdgeIndex>) {
     let mut candidates: Vec<Candidate> = cycle
         .edges
         .iter()
@@ -247,8 +323,9 @@ fn candidates(
         candidates.retain(can_be_cut);
     }
     let is_of_program = |&(rank, _, edge): &Candidate| rank < LIBRARY && !is_item(graph, edge);
-    if candidates.len() > 1 && !candidates.iter().any(is_of_program) {
-        let made = made_by_library(cycle);
+    let has_library = cycle.nodes.iter().any(|&node| graph[node].is_library());
+    if candidates.len() > 1 && (has_library || !candidates.iter().any(is_of_program)) {
+        let made = code.librarys_parts(cycle);
         for (rank, Reverse(step), _) in &mut candidates {
             if *rank < PLUMBING
                 && made
@@ -259,10 +336,43 @@ fn candidates(
             }
         }
     }
+    let ways = ways(graph, cycle, &candidates, code);
+    for (rank, _, edge) in &mut candidates {
+        match ways.get(edge) {
+            Some(Way::Back) => *rank = WAY_BACK,
+            Some(Way::Forth) => *rank = (*rank).max(WAY_FORTH),
+            _ => {}
+        }
+    }
     candidates.sort_unstable();
     candidates.dedup();
     candidates.truncate(CANDIDATE_LIMIT);
-    candidates
+    let ways_back = ways.iter().filter(|&(_, way)| *way == Way::Back);
+    let ways_back = ways_back.map(|(&edge, _)| edge).collect();
+    (candidates, ways_back)
+}
+
+/// Where the attributes of the program's objects lead by the code. It is asked where several could be cut, and none has a
+/// name that says that it points back.
+fn ways(
+    graph: &LeakGraph,
+    cycle: &Cycle,
+    candidates: &[Candidate],
+    code: &dyn Code,
+) -> FxHashMap<EdgeIndex, Way> {
+    let is_attribute = |&&(rank, _, edge): &&Candidate| {
+        let owner = graph.edge_endpoints(edge).map(|(from, _)| &graph[from]);
+        rank < LIBRARY
+            && owner.is_some_and(|owner| owner.description.kind == ObjectKind::Instance)
+            && matches!(graph[edge].name, ReferenceName::Attribute(_))
+    };
+    let attributes = candidates.iter().filter(is_attribute);
+    let attributes: Vec<EdgeIndex> = attributes.map(|&(.., edge)| edge).collect();
+    if attributes.len() < 2 || candidates.iter().any(|&(rank, ..)| rank <= WAY_BACK) {
+        return FxHashMap::default();
+    }
+    let ways = cycle.edges.iter().copied().zip(code.ways(cycle));
+    ways.filter(|(edge, _)| attributes.contains(edge)).collect()
 }
 
 /// True for an item of a container, which is as much the program's as the container.
@@ -284,12 +394,8 @@ fn is_of_library(graph: &LeakGraph, cycle: &Cycle) -> bool {
 }
 
 /// True if a library has made a reference of the cycle of its own accord, or the first of the cuts that is in it.
-fn is_made_by_library(
-    cycle: &Cycle,
-    cuts: &[EdgeIndex],
-    made_by_library: &MadeByLibrary<'_>,
-) -> bool {
-    let made = made_by_library(cycle);
+fn is_made_by_library(cycle: &Cycle, cuts: &[EdgeIndex], code: &dyn Code) -> bool {
+    let made = code.librarys_parts(cycle);
     let at = |cut: &EdgeIndex| cycle.edges.iter().position(|edge| edge == cut);
     let cut = cuts.iter().find_map(at).and_then(|step| made.get(step));
     made.contains(&LibrarysPart::Made) || cut.is_some_and(|part| *part != LibrarysPart::None)
@@ -358,7 +464,7 @@ fn of_one_line<'a>(
     let same = graph
         .edge_indices()
         .filter(|&other| line(other) == line(edge));
-    let all: Vec<(EdgeIndex, BTreeSet<Code<'_>>)> = same
+    let all: Vec<(EdgeIndex, BTreeSet<Stored<'_>>)> = same
         .map(|other| (other, stored_code(graph, other)))
         .collect();
     let stored: BTreeSet<_> = all.iter().map(|(_, stored)| stored).collect();
@@ -369,10 +475,10 @@ fn of_one_line<'a>(
 }
 
 /// A function by its name and place.
-type Code<'a> = (&'a str, Option<&'a Place>);
+type Stored<'a> = (&'a str, Option<&'a Place>);
 
 /// The functions that a reference leads to, itself or as items of a container.
-fn stored_code(graph: &LeakGraph, edge: EdgeIndex) -> BTreeSet<Code<'_>> {
+fn stored_code(graph: &LeakGraph, edge: EdgeIndex) -> BTreeSet<Stored<'_>> {
     let Some((_, to)) = graph.edge_endpoints(edge) else {
         return BTreeSet::new();
     };

@@ -28,7 +28,7 @@ mod shortest_paths;
 
 pub use bridges::Bridges;
 pub use buffer_paths::{PathToBuffer, paths_to_buffers};
-pub use cut::{Cause, Causes, LibrarysPart, MadeByLibrary, find_causes, frees, of_same_line};
+pub use cut::{Cause, Causes, Code, LibrarysPart, Way, find_causes, frees, of_same_line};
 pub use cycle::{Cycle, cycle_through, first_cycle};
 pub use dominators::{DominatorTree, Dominators};
 pub use fold::fold;

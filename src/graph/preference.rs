@@ -10,6 +10,10 @@ use crate::cpython::ObjectKind;
 
 /// Added for a reference of a library's own making.
 pub(super) const LIBRARY: u32 = 300;
+/// The rank of an object's reference that by its name points back to an owner.
+pub(super) const WAY_BACK: u32 = 5;
+/// The rank of one to what the object has made and has passed itself to: after variables, before items.
+pub(super) const WAY_FORTH: u32 = 36;
 /// From this rank on, a reference is the interpreter's.
 pub(super) const PLUMBING: u32 = 1000;
 
@@ -39,7 +43,7 @@ pub fn preference(graph: &LeakGraph, edge: EdgeIndex) -> u32 {
             false => 57,
         },
         ReferenceName::Attribute(name) => match owner.description.kind {
-            ObjectKind::Instance if points_back(name) => 5,
+            ObjectKind::Instance if points_back(name) => WAY_BACK,
             ObjectKind::Instance if holds_others(target) => 27,
             ObjectKind::Instance if owner.is_library() => 15,
             ObjectKind::Instance if is_code(target) => 9,

@@ -8,8 +8,8 @@ use proptest::sample::select;
 
 use super::preference::{PLUMBING, preference};
 use super::{
-    Cycle, LeakEdge, LeakGraph, LeakNode, LibrarysPart, find_causes, find_groups, first_cycle,
-    fold, paths_to_buffers,
+    Code, Cycle, LeakEdge, LeakGraph, LeakNode, LibrarysPart, Way, find_causes, find_groups,
+    first_cycle, fold, paths_to_buffers,
 };
 use crate::capture::{
     Description, ReferenceName, Snapshot, SnapshotObject, Standing, WeakReferences,
@@ -186,6 +186,35 @@ fn config() -> ProptestConfig {
     }
 }
 
+/// What the code of random references says, by their numbers.
+struct Said(u64);
+
+impl Said {
+    fn bits(&self, edge: &EdgeIndex) -> u64 {
+        self.0 >> (edge.index() % 16 * 4)
+    }
+}
+
+impl Code for Said {
+    fn librarys_parts(&self, cycle: &Cycle) -> Vec<LibrarysPart> {
+        let part = |edge| match self.bits(edge) & 3 {
+            0 => LibrarysPart::Stored,
+            1 => LibrarysPart::Made,
+            _ => LibrarysPart::None,
+        };
+        cycle.edges.iter().map(part).collect()
+    }
+
+    fn ways(&self, cycle: &Cycle) -> Vec<Way> {
+        let way = |edge| match self.bits(edge) >> 2 & 3 {
+            0 => Way::Forth,
+            1 => Way::Back,
+            _ => Way::Unknown,
+        };
+        cycle.edges.iter().map(way).collect()
+    }
+}
+
 proptest! {
     #![proptest_config(config())]
 
@@ -266,13 +295,7 @@ proptest! {
 
     #[test]
     fn cuts_that_are_said_to_free_do(graph in leak_graph(), made: u64) {
-        let of_library = |edge: &EdgeIndex| match made >> (edge.index() % 32 * 2) & 3 {
-            0 => LibrarysPart::Stored,
-            1 => LibrarysPart::Made,
-            _ => LibrarysPart::None,
-        };
-        let by_library = |cycle: &Cycle| cycle.edges.iter().map(of_library).collect();
-        let found = find_causes(&graph, &by_library);
+        let found = find_causes(&graph, &Said(made));
         let cuts: Vec<EdgeIndex> =
             found.causes.iter().flat_map(|cause| cause.cuts.iter().copied()).collect();
         let mut rest = graph.clone();
@@ -290,7 +313,7 @@ proptest! {
 
     #[test]
     fn each_cause_is_a_cycle_that_keeps_a_buffer_and_is_cut(graph in leak_graph()) {
-        for cause in find_causes(&graph, &|_| Vec::new()).causes {
+        for cause in find_causes(&graph, &()).causes {
             prop_assert!(!paths_to_buffers(&graph, &cause.cycle).is_empty());
             let is_cut = cause.cycle.edges.iter().any(|edge| cause.cuts.contains(edge));
             let can_be_cut = |&edge| preference(&graph, edge) < PLUMBING;
@@ -371,7 +394,7 @@ fn where_everything_refers_to_everything_the_search_ends() {
         let edge = LeakEdge::new(ReferenceName::Index(to));
         graph.add_edge(NodeIndex::new(from), NodeIndex::new(to), edge);
     }
-    let found = find_causes(&graph, &|_| Vec::new());
+    let found = find_causes(&graph, &());
     assert!(!found.frees);
     if cfg!(not(miri)) {
         assert_eq!(
@@ -396,7 +419,7 @@ fn a_long_described_ring_is_analysed() {
             graph.add_edge(from, to, LeakEdge::new(name));
         }
         let graph = fold(graph);
-        let found = find_causes(&graph, &|_| Vec::new());
+        let found = find_causes(&graph, &());
         assert!(found.frees);
         let [cause] = &found.causes[..] else {
             panic!("{found:?}")

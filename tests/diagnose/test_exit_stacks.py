@@ -1,4 +1,4 @@
-"""An exit stack keeps what it is to leave until it is closed: the advice says so, and closing it frees the memory."""
+"""An exit stack is to be closed: the advice says so, and closing it frees the memory."""
 
 from __future__ import annotations
 

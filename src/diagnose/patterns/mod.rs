@@ -83,8 +83,8 @@ macro_rules! registry {
 }
 
 registry![
-    mock_keeps_arguments::PATTERN,
     frame_in_local::PATTERN,
+    mock_keeps_arguments::PATTERN,
     exc_info_kept::PATTERN,
     future_keeps_exception::PATTERN,
     exception_chain::PATTERN,
