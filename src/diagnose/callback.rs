@@ -56,6 +56,13 @@ pub fn callback<'a>(case: &Case<'a>, steps: &[CycleStep<'a>]) -> Option<Callback
             (ObjectKind::Partial, ReferenceName::Attribute(name)) if name == "func" => {
                 partial = "a `functools.partial` of ";
             }
+            (ObjectKind::Partial, ReferenceName::Attribute(name))
+                if ["args[", "keywords["]
+                    .iter()
+                    .any(|part| name.starts_with(part)) =>
+            {
+                partial = "a `functools.partial` with the argument ";
+            }
             (
                 ObjectKind::Function,
                 ReferenceName::Closure(variable) | ReferenceName::Default(variable),

@@ -327,7 +327,8 @@ fn candidates(
     if candidates.len() > 1 && (has_library || !candidates.iter().any(is_of_program)) {
         let made = code.librarys_parts(cycle);
         for (rank, Reverse(step), _) in &mut candidates {
-            if *rank < PLUMBING
+            // A library keeps each callback, and who has passed it can take it back.
+            if (WAY_BACK..PLUMBING).contains(rank)
                 && made
                     .get(*step)
                     .is_some_and(|part| *part != LibrarysPart::None)

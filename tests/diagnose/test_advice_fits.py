@@ -10,12 +10,10 @@ import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy
 import pytest
 
-import cyclescope
 from support.owners import found
 
 pytestmark = pytest.mark.usefixtures("collector_paused")
@@ -316,21 +314,6 @@ def test_a_line_that_cannot_make_the_reference_is_not_shown() -> None:
     report = found(make)
     assert report.leaks
     assert "self.before_this = self.after_this" not in report.to_text()
-
-
-def test_a_mock_is_to_be_reset() -> None:
-    def make() -> None:
-        mock.MagicMock()(array())
-
-    advice = [leak.advice for leak in found(make).leaks]
-    assert any("`reset_mock(return_value=True, side_effect=True)`" in text for text in advice)
-    assert not any("module level" in text for text in advice)
-    returns, raises = mock.MagicMock(return_value=array()), mock.MagicMock(side_effect=array())
-    for made in returns, raises:
-        made(array())
-        made.reset_mock(return_value=True, side_effect=True)
-    del made, returns, raises
-    assert cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks == []
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="f_locals is no longer a copy")

@@ -128,7 +128,7 @@ def not_in_text(report: cyclescope.CycleReport) -> Iterator[str]:
                 yield f"{cut.edge} of {cut.owner} is marked, and the advice is: {leak.advice}"
 
 
-LIBRARIES_OWN = {"parametrized-module", "traced-graph-module"}
+LIBRARIES_OWN = {"mock-keeps-arguments", "parametrized-module", "traced-graph-module"}
 """Patterns of cycles of which the program made no reference."""
 
 
@@ -149,7 +149,7 @@ KNOWN = """
     __cause__ __context__ __traceback__ gc collect torch nn utils parametrize
     remove_parametrizations LambdaLR SGD lr_lambdas register_load_state_dict_pre_hook
     __mro__ __dict__ __getattr__ __setattr__ keywords args exceptions lambda parameters state_dict
-    weakref_slot True
+    weakref_slot True with async unittest mock reset_mock return_value side_effect
 """
 
 

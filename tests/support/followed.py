@@ -16,6 +16,7 @@ import types
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 from .marks import CLOSE_DROPS_VARIABLES
 
@@ -166,6 +167,15 @@ def iterator(make: Make, followed: bool) -> None:
     if not followed:
         thing.results = made
     next(made)
+
+
+@of("mock-keeps-arguments")
+def mocked(make: Make, followed: bool) -> None:
+    """Reset the mock."""
+    thing = mock.Mock()
+    thing.work(make())
+    if followed:
+        thing.reset_mock(return_value=True, side_effect=True)
 
 
 @of("exit-stack-not-closed")

@@ -17,11 +17,15 @@
 //! Instead, use `del error` (or `error = None`) when the exception is no longer needed, keep `str(e)`, or
 //! store `e.with_traceback(None)`.
 
+use petgraph::graph::{EdgeIndex, NodeIndex};
+use petgraph::visit::{EdgeRef, IntoEdgeReferences};
+
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, at, short};
+use crate::diagnose::case::{Case, CycleStep, at, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
+use crate::graph::of_same_line;
 use crate::model::words::a;
 
 pub const PATTERN: Pattern = Pattern {
@@ -39,28 +43,87 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let plainly = frame.leads_to(exception.object);
     let is_captured = case.is_captured(frame.object, variable);
     let kind = if is_captured { "captured" } else { "local" };
-    let finding = Finding::new(format!(
-        "The {kind} variable `{variable}` of `{function}`{} {} {}, whose traceback keeps that \
-         function's frame and all its variables.",
-        at(frame.object),
-        if plainly { "is" } else { "leads to" },
-        a(class),
-    ));
+    let others = match plainly && !is_captured {
+        true => others_with(case, &frame, exception.edge),
+        false => Vec::new(),
+    };
+    let names: Vec<String> = std::iter::once(variable)
+        .chain(others.iter().map(|(_, name)| *name))
+        .map(|name| format!("`{name}`"))
+        .collect();
+    let names = names.join(" and ");
+    let place = at(frame.object);
+    let finding = Finding::new(match others.is_empty() {
+        true => format!(
+            "The {kind} variable {names} of `{function}`{place} {} {}, whose traceback keeps that function's frame and \
+             all its variables.",
+            if plainly { "is" } else { "leads to" },
+            a(class),
+        ),
+        false => format!(
+            "The local variables {names} of `{function}`{place} are exceptions ({class}), whose tracebacks keep that \
+             function's frame and all its variables.",
+        ),
+    });
     let mut finding = finding;
     if !is_captured {
-        finding = finding.remedy(
-            frame.edge,
-            format!("delete `{variable}` before `{function}` ends"),
+        let edges = std::iter::once(frame.edge).chain(others.iter().map(|(edge, _)| *edge));
+        finding = finding.remedy_of(
+            edges.collect(),
+            format!("delete {names} before `{function}` ends"),
         );
     }
-    if plainly && !is_captured {
+    if plainly && !is_captured && others.is_empty() {
         finding = finding.code(
             format!("{variable} = error\n..."),
             format!("{variable} = error\ntry:\n    ...\nfinally:\n    del {variable}"),
         );
     }
+    let exceptions = if others.is_empty() {
+        "exception"
+    } else {
+        "exceptions"
+    };
+    let its = if others.is_empty() {
+        "its traceback"
+    } else {
+        "their tracebacks"
+    };
+    let again = if others.is_empty() {
+        "it is"
+    } else {
+        "they are"
+    };
     Some(finding.remedy(
         exception.edge,
-        "keep the exception without its traceback (`error.with_traceback(None)`), if it is not raised again",
+        format!(
+            "keep the {exceptions} without {its} (`error.with_traceback(None)`), if {again} not raised again"
+        ),
     ))
+}
+
+/// The other variables of the function with an exception whose traceback has to be cut as well.
+fn others_with<'a>(
+    case: &Case<'a>,
+    frame: &CycleStep<'a>,
+    cut: EdgeIndex,
+) -> Vec<(EdgeIndex, &'a str)> {
+    let of_exceptions: Vec<NodeIndex> = of_same_line(case.graph, cut)
+        .into_iter()
+        .filter_map(|edge| Some(case.graph.edge_endpoints(edge)?.0))
+        .collect();
+    let mut found: Vec<(EdgeIndex, &str)> = Vec::new();
+    for edge in case.graph.edge_references() {
+        let owner = &case.graph[edge.source()].description;
+        if let ReferenceName::Local(name) = &edge.weight().name
+            && ReferenceName::Local(name.clone()) != *frame.name
+            && owner.kind == ObjectKind::Frame
+            && owner.label == frame.object.description.label
+            && of_exceptions.contains(&edge.target())
+            && !found.iter().any(|(_, known)| known == name)
+        {
+            found.push((edge.id(), name));
+        }
+    }
+    found
 }

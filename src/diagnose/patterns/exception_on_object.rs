@@ -63,8 +63,12 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
             format!("self.{attribute} = error.with_traceback(None)"),
         );
     }
-    Some(finding.remedy(
+    let finding = finding.remedy(
         keeper.edge,
-        format!("store the text of the exception in `{}`", keeper.name()),
-    ))
+        format!(
+            "store the text of the exception in `{}`, if it is not raised again",
+            keeper.name()
+        ),
+    );
+    Some(finding.remedy(keeper.edge, case.removal(keeper.edge)))
 }

@@ -23,6 +23,7 @@ use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, bare_name, is_found_by_name, noun};
 use crate::diagnose::patterns::Pattern;
+use crate::diagnose::patterns::wrapped_method_on_owner::WRAP_IN_CLASS;
 use crate::diagnose::remedy::Finding;
 use crate::model::words::a;
 
@@ -79,6 +80,18 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         .and_then(|p| p.strip_suffix("']"));
     if argument.is_none() && !part.starts_with("args[") {
         return None;
+    }
+    if step.next.description.kind == ObjectKind::Method {
+        let name = bare_name(step.next);
+        let finding = Finding::new(format!(
+            "`{owner}` {verb} a `functools.partial` with the argument `{name}`, a bound method, which keeps the object \
+             that it is bound to."
+        ));
+        let is_in_its_place = keeper.plainly && keeper.is_own() && attribute == name;
+        return Some(match is_in_its_place && is_found_by_name(step.next) {
+            true => finding.remedy(keeper.edge, WRAP_IN_CLASS),
+            false => finding.remedy(keeper.edge, case.removal(keeper.edge)),
+        });
     }
     let what = match keeper.is(step.next) {
         true => "has the object itself as an argument".to_owned(),

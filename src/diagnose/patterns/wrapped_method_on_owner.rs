@@ -31,6 +31,10 @@ pub const PATTERN: Pattern = Pattern {
     recognise,
 };
 
+/// What to do instead of wrapping a method of each object.
+pub(super) const WRAP_IN_CLASS: &str =
+    "wrap the function in the class, not the method of each object";
+
 fn recognise(case: &Case<'_>) -> Option<Finding> {
     let mut kinds = CONTAINERS.to_vec();
     kinds.extend([
@@ -71,8 +75,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     if !is_in_its_place || !keeper.plainly || !keeper.is_own() || !is_found_by_name(method.object) {
         return Some(finding.remedy(keeper.edge, case.removal(keeper.edge)));
     }
-    let remedy = "wrap the function in the class, not the method of each object";
-    let finding = finding.remedy(keeper.edge, remedy);
+    let finding = finding.remedy(keeper.edge, WRAP_IN_CLASS);
     Some(match decorator(&step.object.description.label) {
         Some(decorator) => {
             let attribute = keeper.attribute;
