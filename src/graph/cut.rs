@@ -209,7 +209,12 @@ fn best_cuts(
     let keeps_traceback = candidates
         .iter()
         .any(|&(.., edge)| is_traceback(graph, edge));
-    let enough = candidates.iter().find_map(|&(.., edge)| {
+    // Of an object that points back twice, both are cut, and not what it is kept by.
+    let points_back = lowest == WAY_BACK;
+    let tried = candidates
+        .iter()
+        .take_while(|&&(rank, ..)| !points_back || rank == WAY_BACK);
+    let enough = tried.into_iter().find_map(|&(.., edge)| {
         if frees(&[edge]) {
             return Some(vec![edge]);
         }

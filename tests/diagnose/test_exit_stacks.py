@@ -99,7 +99,7 @@ class Asynchronous(Base):
         asyncio.run(self.stack.aclose())
 
 
-SAID = {
+SAID: dict[Callable[[], Any], str] = {
     WithCallback: "The exit stack `WithCallback.stack` keeps the bound method `release`",
     WithLambda: "The exit stack `WithLambda.stack` keeps a lambda",
     WithManager: "The exit stack `WithManager.stack` keeps the bound method `__exit__`",
