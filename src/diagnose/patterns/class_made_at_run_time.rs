@@ -101,6 +101,11 @@ fn removal_of_instance(case: &Case<'_>, cut: EdgeIndex, attribute: &str) -> Stri
         )
     };
     match (owner.description.kind, &case.graph[cut].name) {
+        (ObjectKind::Class, ReferenceName::Attribute(name))
+            if target.description.kind == ObjectKind::Function =>
+        {
+            format!("let the method `{name}` keep no instance of the class")
+        }
         (ObjectKind::Class, ReferenceName::Attribute(name)) if is_method(target) => {
             method(name, String::new())
         }
