@@ -336,7 +336,7 @@ impl<'py, C: Fn(*mut ffi::PyTypeObject) -> Verdict> Reader<'_, 'py, C> {
         unsafe {
             let layouts = self.layouts;
             if !layouts.visit(object, facts.form, |it| targets.push(it as usize)) {
-                for_each_kept(self.builtins, object, facts.kind, traverse, &mut |target| {
+                for_each_counted(self.builtins, object, facts.kind, traverse, &mut |target| {
                     targets.push(target as usize);
                 });
             }
@@ -502,7 +502,7 @@ unsafe fn matters(
             return false;
         }
         let mut holds = false;
-        for_each_kept(builtins, object, facts.kind, traverse, &mut |target| {
+        for_each_counted(builtins, object, facts.kind, traverse, &mut |target| {
             let ty = ffi::Py_TYPE(target);
             if !holds && ty != &raw mut ffi::PyUnicode_Type {
                 let facts = table.facts(builtins, classify, ty);
@@ -510,35 +510,6 @@ unsafe fn matters(
             }
         });
         holds
-    }
-}
-
-/// As [`for_each_counted`], and the values of a dict that its `tp_traverse` does not visit: since 3.13,
-/// those of an instance's `__dict__` while they still lie in the instance, which visits them itself
-/// (`dict_traverse` in Objects/dictobject.c). The dict keeps them all the same when the instance goes.
-///
-/// # Safety
-/// As for [`for_each_counted`].
-unsafe fn for_each_kept(
-    builtins: &Builtins,
-    object: *mut ffi::PyObject,
-    kind: ObjectKind,
-    traverse: ffi::traverseproc,
-    f: &mut impl FnMut(*mut ffi::PyObject),
-) {
-    let mut visited = false;
-    // SAFETY: by this function's contract; a dict's values are its own while no code of others runs.
-    unsafe {
-        for_each_counted(builtins, object, kind, traverse, &mut |target| {
-            visited = true;
-            f(target);
-        });
-        if kind == ObjectKind::Dict && !visited {
-            let (mut position, mut value) = (0, std::ptr::null_mut());
-            while ffi::PyDict_Next(object, &mut position, std::ptr::null_mut(), &mut value) != 0 {
-                f(value);
-            }
-        }
     }
 }
 

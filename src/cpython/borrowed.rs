@@ -7,6 +7,7 @@ use super::ObjectKind;
 use super::builtins::Builtins;
 use super::frame_layout::{FrameLayout, TAG};
 use super::frames::{code_of_frame, variable_names};
+use super::inline_values::AttributeLayout;
 use super::stack::{KnownStacks, entries_kept};
 use super::traverse::for_each_referent;
 
@@ -44,8 +45,8 @@ pub unsafe fn for_each_counted(
     }
 }
 
-/// As [`for_each_referent`], and the [dictionary](super::inline_values::AttributeLayout::hidden_dict) that it does not
-/// visit.
+/// As [`for_each_referent`], but an instance refers to its dictionary and that to the values, as from 3.14 on, also where
+/// `tp_traverse` visits the values in place of the [dictionary](AttributeLayout::hidden_dict).
 ///
 /// # Safety
 /// As for [`for_each_referent`].
@@ -57,10 +58,46 @@ pub unsafe fn for_each_target(
 ) {
     // SAFETY: by this function's contract.
     unsafe {
-        for_each_referent(object, traverse, f);
-        let layout = builtins.instances.layout.as_ref();
-        if let Some(dict) = layout.and_then(|layout| layout.hidden_dict(object)) {
-            f(dict);
+        match builtins.instances.layout.filter(|layout| layout.hides_dict) {
+            None => for_each_referent(object, traverse, f),
+            Some(layout) => for_each_shown(&layout, object, traverse, f),
+        }
+    }
+}
+
+/// As [`for_each_target`], where dictionaries are hidden.
+///
+/// # Safety
+/// As for [`for_each_referent`].
+unsafe fn for_each_shown(
+    layout: &AttributeLayout,
+    object: *mut ffi::PyObject,
+    traverse: ffi::traverseproc,
+    f: &mut impl FnMut(*mut ffi::PyObject),
+) {
+    // SAFETY: by this function's contract; a dictionary's values are its own while no code of others runs.
+    unsafe {
+        if let Some(hidden) = layout.hidden_dict(object) {
+            let mut own: Vec<_> = hidden.values.iter().filter(|it| !it.is_null()).collect();
+            for_each_referent(object, traverse, &mut |target| match own
+                .iter()
+                .position(|&&it| it == target)
+            {
+                Some(place) => _ = own.swap_remove(place),
+                None => f(target),
+            });
+            return f(hidden.dict);
+        }
+        let mut visited = false;
+        for_each_referent(object, traverse, &mut |target| {
+            visited = true;
+            f(target);
+        });
+        if !visited && ffi::PyDict_CheckExact(object) != 0 {
+            let (mut position, mut value) = (0, std::ptr::null_mut());
+            while ffi::PyDict_Next(object, &mut position, std::ptr::null_mut(), &mut value) != 0 {
+                f(value);
+            }
         }
     }
 }

@@ -34,10 +34,15 @@ pub struct AttributeLayout {
     /// Those of [`PLACES`] that a class without slots has, and the size of its instances.
     flags: c_ulong,
     size: usize,
-    /// True if `tp_traverse` does not visit the dictionary of an instance that has its values itself, though the
-    /// instance refers to it: `PyObject_VisitManagedDict` (Objects/dictobject.c) before gh-130327, which 3.13 has from
-    /// March 2026 on.
-    hides_dict: bool,
+    /// True if `tp_traverse` visits the values of an instance and not its dictionary, though the instance refers to that:
+    /// `PyObject_VisitManagedDict` (Objects/dictobject.c) before gh-130327, which 3.13 has from March 2026 on.
+    pub(super) hides_dict: bool,
+}
+
+/// A dictionary that `tp_traverse` does not visit, and what it visits in its place, null where there is none.
+pub struct HiddenDict<'a> {
+    pub dict: *mut ffi::PyObject,
+    pub values: &'a [*mut ffi::PyObject],
 }
 
 /// How a type begins: `struct _typeobject` in Include/cpython/object.h.
@@ -318,12 +323,12 @@ impl AttributeLayout {
         }
     }
 
-    /// The dictionary of an object to which this refers, though its `tp_traverse` does not visit it.
+    /// The dictionary of an object that `tp_traverse` does not visit, but its values in place of it.
     ///
     /// # Safety
-    /// The caller is attached to the interpreter and the object is alive.
+    /// As for [`AttributeLayout::attributes`], but for the class.
     #[inline(always)]
-    pub unsafe fn hidden_dict(&self, object: *mut ffi::PyObject) -> Option<*mut ffi::PyObject> {
+    pub unsafe fn hidden_dict<'a>(&self, object: *mut ffi::PyObject) -> Option<HiddenDict<'a>> {
         if !self.hides_dict {
             return None;
         }
@@ -335,9 +340,10 @@ impl AttributeLayout {
                 return None;
             }
             let dict = *object.cast::<*mut ffi::PyObject>().sub(self.dict);
-            let size = TypeHead::size_of_instance(class);
-            let has_values = self.values(object, size).is_some();
-            (has_values && !dict.is_null()).then_some(dict)
+            let values = self.values(object, TypeHead::size_of_instance(class))?;
+            // One that the collector does not track yet is not looked at, whatever was added to the values since.
+            let is_seen = !dict.is_null() && ffi::PyObject_GC_IsTracked(dict) != 0;
+            is_seen.then_some(HiddenDict { dict, values })
         }
     }
 
