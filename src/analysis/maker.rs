@@ -195,7 +195,14 @@ impl Asked<'_, '_> {
         let ReferenceName::Attribute(attribute) = self.name(cycle, step) else {
             return Way::Unknown;
         };
-        let is_instance = |step| self.node(cycle, step).description.kind == ObjectKind::Instance;
+        use ObjectKind::{Deque, Dict, Exception, Instance, List, Set, Tuple};
+        let is_instance = |step| {
+            let kind = self.node(cycle, step).description.kind;
+            matches!(
+                kind,
+                Instance | Exception | Dict | List | Set | Deque | Tuple
+            )
+        };
         let class = |step: usize| {
             let object = (self.object)(cycle.nodes[step % cycle.nodes.len()])?;
             Some(object.get_type().into_any())
@@ -204,7 +211,7 @@ impl Asked<'_, '_> {
             (Some(owner), Some(target)) if is_instance(step) && is_instance(step + 1) => {
                 match self.makers.leads_back(&owner, &target, attribute) {
                     true => Way::Back,
-                    false if self.makers.leads_forth(&owner, attribute) => Way::Forth,
+                    false if self.makers.leads_forth(&owner, &target, attribute) => Way::Forth,
                     false => Way::Unknown,
                 }
             }

@@ -183,25 +183,50 @@ impl<'b, 'c, 'py> Evidence<'b, 'c, 'py> {
 
     /// True if a method stores its own object as an attribute of another object: `child.owner = self`.
     pub fn stores_own_object_as(&self, attribute: &str) -> bool {
-        let (Some(name), Some(own)) = (self.index_of(attribute), self.own_object()) else {
+        let name = self.index_of(attribute);
+        let constants = self.builtins.code_consts.get(self.code);
+        let constant = position(&constants.as_ref().map_or_else(Vec::new, items), attribute);
+        let Some(own) = self
+            .own_object()
+            .filter(|_| name.is_some() || constant.is_some())
+        else {
             return false;
         };
         self.statements().iter().any(|statement| {
             let is_own = |of: Option<usize>| of == Some(own) && statement.path.is_empty();
-            matches!(statement.end, End::Attribute { name: set, of } if set == name && !is_own(of))
-                && statement.value == [Instruction::Load(own)]
+            let is_plain =
+                matches!(statement.end, End::Attribute { name: set, of } if Some(set) == name && !is_own(of))
+                    && statement.value == [Instruction::Load(own)];
+            // `setattr(child, 'owner', self)`
+            let named = constant.and_then(|it| statement.position(Instruction::Constant(it)));
+            let by_name = named.is_some_and(|at| {
+                let given = at.checked_sub(1).map(|before| statement.value[before]);
+                statement.value.get(at + 1) == Some(&Instruction::Load(own))
+                    && statement.is_use(at + 1)
+                    && given != Some(Instruction::Load(own))
+                    && self.calls_one_of(statement, &SETS)
+            });
+            is_plain || by_name
         })
     }
 
-    /// True if a method stores as an attribute of its own object what a call with that returns.
-    pub fn stores_made_of_own_object(&self, attribute: &str) -> bool {
+    /// True if a method stores as an attribute of its own object what a call of the class, or with its own object, returns.
+    pub fn stores_made(&self, attribute: &str, class: &str) -> bool {
         let name = self.index_of(attribute);
+        let class = self.index_of(class);
         self.statements().iter().any(|statement| {
             let to_own = matches!(statement.end, End::Attribute { name: set, of: Some(0) } if Some(set) == name);
+            let calls_class = class.is_some_and(|class| {
+                statement.has(Instruction::Global(class))
+                    || statement.has(Instruction::Attribute {
+                        name: class,
+                        called: true,
+                    })
+            });
             to_own
                 && statement.path.is_empty()
                 && statement.has(Instruction::Call)
-                && statement.uses(0) > 0
+                && (calls_class || statement.uses(0) > 0)
         })
     }
 
@@ -211,6 +236,11 @@ impl<'b, 'c, 'py> Evidence<'b, 'c, 'py> {
             return false;
         };
         self.statements().iter().any(|statement| {
+            // A property, which passes it to its function.
+            let is_set = matches!(statement.end, End::Attribute { name: set, of } if set == name && of != Some(own));
+            if is_set && statement.value == [Instruction::Load(own)] {
+                return true;
+            }
             let taker = [
                 Instruction::Global(name),
                 Instruction::Attribute { name, called: true },

@@ -389,12 +389,20 @@ impl<'py> Makers<'_, 'py> {
         })
     }
 
-    /// True if a method of a class stores as an attribute of its object what it makes from this: `self.child = Child(self)`.
-    pub fn leads_forth(&self, owner: &Bound<'py, PyAny>, attribute: &str) -> bool {
+    /// True if a method of a class stores as an attribute of its object what it makes from this, or an instance of `target`
+    /// that it makes: `self.child = Child(self)`.
+    pub fn leads_forth(
+        &self,
+        owner: &Bound<'py, PyAny>,
+        target: &Bound<'py, PyAny>,
+        attribute: &str,
+    ) -> bool {
         let owners = self.addresses(owner);
+        let class = qualname(&self.builtins.type_qualname, target);
+        let class = class.rsplit('.').next().unwrap_or_default();
         self.functions.iter().any(|function| {
             owners.contains(&function.class)
-                && self.evidence(function).stores_made_of_own_object(attribute)
+                && self.evidence(function).stores_made(attribute, class)
         })
     }
 

@@ -212,6 +212,9 @@ impl Case<'_> {
             (Kind::Exception, Name::Attribute(part)) if part.contains('[') => {
                 format!("drop the {class}, which keeps the {kept} as `{part}`")
             }
+            (Kind::Exception, Name::Attribute(attribute)) => {
+                format!("set `{class}.{attribute}` to None when it is no longer needed")
+            }
             (Kind::Tuple, Name::Index(index)) => {
                 format!("do not put the {kept} into the tuple (it is `[{index}]`)")
             }

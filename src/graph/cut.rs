@@ -128,8 +128,7 @@ impl Trials {
 /// reaches a buffer; if there is none, the best of all with those that the same line made elsewhere. Then
 /// continues with the next cycle that still reaches a buffer. Finally drops what the others make unnecessary.
 ///
-/// The code is asked only of cycles that a library has a part in, and of those in which no reference is by its name a way
-/// back.
+/// The code is asked only of cycles that a library has a part in, and of those in which several attributes can be cut.
 pub fn find_causes(graph: &LeakGraph, code: &dyn Code) -> Causes {
     let components = component_of(graph);
     let mut rest = graph.clone();
@@ -358,8 +357,7 @@ fn candidates(
     (candidates, ways_back)
 }
 
-/// Where the attributes of the program's objects lead by the code. It is asked where several could be cut, and none has a
-/// name that says that it points back.
+/// Where the attributes of the program's objects lead by the code. It is asked where several could be cut.
 fn ways(
     graph: &LeakGraph,
     cycle: &Cycle,
@@ -368,13 +366,16 @@ fn ways(
 ) -> FxHashMap<EdgeIndex, Way> {
     let is_attribute = |&&(rank, _, edge): &&Candidate| {
         let owner = graph.edge_endpoints(edge).map(|(from, _)| &graph[from]);
+        use ObjectKind::{Function, Method, Module, Partial};
         rank < LIBRARY
-            && owner.is_some_and(|owner| owner.description.kind == ObjectKind::Instance)
+            && owner.is_some_and(|owner| {
+                !matches!(owner.description.kind, Function | Method | Module | Partial)
+            })
             && matches!(graph[edge].name, ReferenceName::Attribute(_))
     };
     let attributes = candidates.iter().filter(is_attribute);
     let attributes: Vec<EdgeIndex> = attributes.map(|&(.., edge)| edge).collect();
-    if attributes.len() < 2 || candidates.iter().any(|&(rank, ..)| rank <= WAY_BACK) {
+    if attributes.len() < 2 || candidates.iter().any(|&(rank, ..)| rank < WAY_BACK) {
         return FxHashMap::default();
     }
     let ways = cycle.edges.iter().copied().zip(code.ways(cycle));

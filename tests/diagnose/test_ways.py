@@ -56,6 +56,29 @@ class Child:
         self.boss = boss
         self.fill()
 """,
+    "a dict": """
+class Child(dict):
+    def __init__(self, boss):
+        super().__init__()
+        self.boss = boss
+        self.fill()
+""",
+    "a list": """
+class Child(list):
+    def __init__(self, boss):
+        super().__init__()
+        self.boss = boss
+        self.fill()
+""",
+    "an exception": """
+class Child(Exception):
+    def __init__(self, boss):
+        super().__init__()
+        self.boss = boss
+        self.fill()
+
+    __new__ = lambda cls, *_: Exception.__new__(cls)
+""",
     "another method": """
 class Child:
     def __init__(self, boss=None):
@@ -68,12 +91,52 @@ class Child:
 }
 MAKES = {
     "attribute": "self.kid = Child({self})",
+    "misleading name": "self.root = self.kid = Child({self})",
     "list": "self.kids = [Child({self}) for _ in range(2)]",
     "appended": "self.kids = []\n        self.kids.append(Child({self}))",
     "dict": "self.kids = {{'a': Child({self}), 'b': Child({self})}}",
     "local": "kid = Child({self})\n        self.kid = kid",
 }
 OUTSIDE = {
+    "set by its name": """
+class Child:
+    def __init__(self):
+        self.fill()
+
+class Maker:
+    def __init__(self):
+        self.kid = Child()
+        setattr(self.kid, "boss", self)
+        self.fill()
+""",
+    "passed on": """
+class Child:
+    def __init__(self, boss):
+        self.boss = boss
+        self.fill()
+
+class Between:
+    def __init__(self, boss):
+        self.part = Child(boss)
+
+class Maker:
+    def __init__(self):
+        self.between = Between(self)
+        self.kid = self.between.part
+        self.fill()
+""",
+    "a class that is given": """
+class Child:
+    def __init__(self, boss):
+        self.boss = boss
+        self.fill()
+
+class Maker:
+    def __init__(self, of=Child):
+        self.engine = of(self)
+        self.kid = self.engine
+        self.fill()
+""",
     "set by the maker": """
 class Child:
     def __init__(self):
@@ -164,6 +227,7 @@ def test_a_weak_reference_to_the_maker_frees_it(name: str, tmp_path: Path) -> No
     source = PROGRAMS[name].replace("= boss\n", "= weakref.ref(boss)\n")
     source = source.replace("number, boss\n", "number, weakref.ref(boss)\n")
     source = source.replace(".boss = self", ".boss = weakref.ref(self)")
+    source = source.replace('"boss", self', '"boss", weakref.ref(self)')
     source = source.replace("self.fill()\n", "self.fill()\n", 1)
     if "dataclass" in name:
         source = source.replace(

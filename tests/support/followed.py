@@ -175,7 +175,7 @@ def mocked(make: Make, followed: bool) -> None:
     thing = mock.Mock()
     thing.work(make())
     if followed:
-        thing.reset_mock(return_value=True, side_effect=True)
+        thing.reset_mock()
 
 
 @of("exit-stack-not-closed")

@@ -48,10 +48,6 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         let label = object.description.label.as_str();
         object.is_library() && label.contains("ExitStack.") && label.ends_with("_exit_wrapper")
     });
-    let is_standard = class.starts_with("contextlib.");
-    if !is_standard && wrapper.is_none() {
-        return None;
-    }
     // What the stack was given, behind the container and the wrapper of `contextlib`.
     let steps = steps_from(case, |step| step.edge == stack.edge)?;
     let given = steps.iter().map(|step| step.next).find(|object| {
@@ -59,7 +55,9 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         let is_wrapper = wrapper.is_some_and(|wrapper| std::ptr::eq(wrapper, *object));
         !is_wrapper && !matches!(kind, ObjectKind::Deque | ObjectKind::Tuple)
     })?;
-    let keeper = case.keeper(position).filter(|_| is_standard);
+    let keeper = case
+        .keeper(position)
+        .filter(|keeper| !keeper.is(stack.object));
     let (name, owner) = match keeper {
         Some(keeper) if keeper.plainly => {
             (format!("The exit stack `{}`", keeper.name()), keeper.object)
@@ -86,8 +84,16 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         false => "`close()` or a `with` statement",
     };
     let finding = Finding::new(format!("{name} {keeps}."));
-    Some(finding.remedy(
-        stack.edge,
+    // To drop the stack would drop its callbacks without a call.
+    let drops = case.cut.filter(|&cut| {
+        let target = case
+            .graph
+            .edge_endpoints(cut)
+            .map(|(_, to)| &case.graph[to]);
+        target.is_some_and(|target| std::ptr::eq(target, stack.object))
+    });
+    Some(finding.remedy_of(
+        std::iter::once(stack.edge).chain(drops).collect(),
         format!(
             "close the stack when it is no longer needed, by {close}: that calls its callbacks and drops them"
         ),

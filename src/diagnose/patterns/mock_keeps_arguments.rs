@@ -10,19 +10,18 @@
 //! model.forward(batch)
 //! ```
 //!
-//! Instead, run `gc.collect()` after the test, or have the mock drop what it keeps:
+//! Instead, run `gc.collect()` after the test, or have the mock drop the calls that it has recorded:
 //!
 //! ```python
-//! model.reset_mock(return_value=True, side_effect=True)
+//! model.reset_mock()
 //! ```
 //!
-//! What a test stores on a mock itself (`model.weight = weight`), or gives it as `wraps`, is not dropped by that.
+//! What a mock returns, raises or wraps, and what a test stores on it (`model.weight = weight`), is not dropped by that.
 //!
 //! References: `unittest.mock.Mock.call_args_list`, `unittest.mock.Mock.reset_mock`.
 
 use petgraph::graph::EdgeIndex;
 
-use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::Case;
 use crate::diagnose::patterns::Pattern;
@@ -41,8 +40,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     let what = "A mock of `unittest.mock` keeps the arguments of each call and what it was given. It is in cycles with its \
                 class, its parent or its children, so all of that stays alive until the collector runs. Run \
                 `gc.collect()` after the test.";
-    let reset = " Or call `reset_mock(return_value=True, side_effect=True)` on it, which drops the calls that it has \
-                 recorded and these two.";
+    let reset = " Or call `reset_mock()` on the outermost mock, which drops the calls that it and its children have recorded.";
     let is_dropped = |edge| is_dropped_by_reset(case, edge);
     Some(Finding::whole(
         match held_by_mocks(case.graph).into_iter().all(is_dropped) {
@@ -52,17 +50,17 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     ))
 }
 
-/// True for an argument of a recorded call, and for what a mock returns or raises (Lib/unittest/mock.py,
-/// `NonCallableMock.reset_mock`).
+/// True for an argument of a recorded call (Lib/unittest/mock.py, `NonCallableMock.reset_mock`).
 fn is_dropped_by_reset(case: &Case<'_>, edge: EdgeIndex) -> bool {
     let owner = case
         .graph
         .edge_endpoints(edge)
         .map(|(from, _)| &case.graph[from]);
-    match &case.graph[edge].name {
-        ReferenceName::Attribute(name) => {
-            matches!(name.as_str(), "_mock_return_value" | "_mock_side_effect")
-        }
-        _ => owner.is_some_and(|owner| owner.description.kind != ObjectKind::Class),
-    }
+    owner.is_some_and(|owner| {
+        let is_call = owner
+            .description
+            .type_name
+            .starts_with("unittest.mock._Call");
+        is_call || matches!(owner.description.kind, ObjectKind::Tuple | ObjectKind::List)
+    })
 }

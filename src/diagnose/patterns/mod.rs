@@ -209,6 +209,15 @@ fn what_is_cut(case: &Case<'_>, cut: EdgeIndex) -> String {
                 leads(&format!("the {class}"))
             )
         }
+        (ObjectKind::Exception, ReferenceName::Attribute(attribute))
+            if !attribute.starts_with("__") && !attribute.contains('[') =>
+        {
+            let class = short(&owner.description.type_name);
+            format!(
+                "`{class}.{attribute}` is {kept}, {}.",
+                leads(&format!("the {class}"))
+            )
+        }
         (ObjectKind::Function, ReferenceName::Closure(variable)) => {
             let function = format!("{}{}", the(owner), at(owner));
             format!(
