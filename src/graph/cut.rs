@@ -261,7 +261,7 @@ fn cut_in_common(graph: &LeakGraph, causes: &mut Vec<Cause>, trials: &mut Trials
                 && stored
                     .is_some_and(|it| matches!(it.description.kind, Function | Method | Partial))
         });
-        let found = stores_function.into_iter().find_map(|edge| {
+        let found = stores_function.into_iter().find(|&edge| {
             let is_better = |cause: &&Cause| Some(preference(graph, edge)) <= rank_of_cuts(cause);
             let (same, others): (Vec<&Cause>, Vec<&Cause>) = causes
                 .iter()
@@ -269,7 +269,7 @@ fn cut_in_common(graph: &LeakGraph, causes: &mut Vec<Cause>, trials: &mut Trials
             let is_one = same.len() > 1 && same.iter().any(is_better) && trials.take(1);
             let mut cuts: Vec<EdgeIndex> = others.iter().flat_map(|it| &it.cuts).copied().collect();
             cuts.push(edge);
-            (is_one && links.are_freed_without(&cuts)).then_some(edge)
+            is_one && links.are_freed_without(&cuts)
         });
         if let Some(edge) = found {
             causes[at].cuts = vec![edge];
@@ -366,10 +366,14 @@ fn ways(
 ) -> FxHashMap<EdgeIndex, Way> {
     let is_attribute = |&&(rank, _, edge): &&Candidate| {
         let owner = graph.edge_endpoints(edge).map(|(from, _)| &graph[from]);
-        use ObjectKind::{Function, Method, Module, Partial};
+        use ObjectKind::{Class, Function, Method, Module, Partial};
         rank < LIBRARY
             && owner.is_some_and(|owner| {
-                !matches!(owner.description.kind, Function | Method | Module | Partial)
+                !owner.is_library()
+                    && !matches!(
+                        owner.description.kind,
+                        Class | Function | Method | Module | Partial
+                    )
             })
             && matches!(graph[edge].name, ReferenceName::Attribute(_))
     };
