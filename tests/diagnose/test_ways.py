@@ -237,7 +237,7 @@ def test_a_weak_reference_to_the_maker_frees_it(name: str, tmp_path: Path) -> No
     module = module_of("import weakref\n" + source, "both", tmp_path)
     gc.disable()
     maker = module.Maker()
-    kids = [getattr(maker, "kid", None)] if hasattr(maker, "kid") else list(maker.kids)
+    kids: list[Any] = [maker.kid] if hasattr(maker, "kid") else list(maker.kids)
     if isinstance(getattr(maker, "kids", None), dict):
         kids = list(maker.kids.values())
     assert all(kid.boss() is maker for kid in kids)

@@ -138,10 +138,10 @@ mod tests {
             "set <code>a</code> and <code>b</code>"
         );
         assert_eq!(code("one ` alone"), "one ` alone");
-        assert_eq!(code("of `siz…, 1) → x"), "of <code>siz…</code>, 1) → x");
+        assert_eq!(code("of `half…, 1) → x"), "of <code>half…</code>, 1) → x");
         assert_eq!(
-            code("of `a`, …ze` → x"),
-            "of <code>a</code>, …<code>ze</code> → x"
+            code("of `a`, …half` → x"),
+            "of <code>a</code>, …<code>half</code> → x"
         );
         assert_eq!(code("`<b>`"), "<code>&lt;b&gt;</code>");
     }
