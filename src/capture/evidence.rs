@@ -181,7 +181,8 @@ impl<'b, 'c, 'py> Evidence<'b, 'c, 'py> {
             })
     }
 
-    /// True if a method stores its own object as an attribute of another object: `child.owner = self`.
+    /// True if a method stores its own object as an attribute of another object that it was not given:
+    /// `self.child.owner = self`. One that was given to it may be an owner with which it registers.
     pub fn stores_own_object_as(&self, attribute: &str) -> bool {
         let name = self.index_of(attribute);
         let constants = self.builtins.code_consts.get(self.code);
@@ -196,14 +197,15 @@ impl<'b, 'c, 'py> Evidence<'b, 'c, 'py> {
             let is_own = |of: Option<usize>| of == Some(own) && statement.path.is_empty();
             let is_plain =
                 matches!(statement.end, End::Attribute { name: set, of } if Some(set) == name && !is_own(of))
-                    && statement.value == [Instruction::Load(own)];
+                    && statement.value == [Instruction::Load(own)]
+                    && statement.target_given == 0;
             // `setattr(child, 'owner', self)`
             let named = constant.and_then(|it| statement.position(Instruction::Constant(it)));
             let by_name = named.is_some_and(|at| {
-                let given = at.checked_sub(1).map(|before| statement.value[before]);
+                let to = at.checked_sub(1).map(|to| (statement.value[to], statement.given[to]));
                 statement.value.get(at + 1) == Some(&Instruction::Load(own))
                     && statement.is_use(at + 1)
-                    && given != Some(Instruction::Load(own))
+                    && to.is_some_and(|(to, given)| to != Instruction::Load(own) && given == 0)
                     && self.calls_one_of(statement, &SETS)
             });
             is_plain || by_name

@@ -342,10 +342,13 @@ fn candidates(
         }
     }
     let ways = ways(graph, cycle, &candidates, code);
+    let is_known = ways.values().any(|way| *way == Way::Back);
     for (rank, _, edge) in &mut candidates {
         match ways.get(edge) {
             Some(Way::Back) => *rank = WAY_BACK,
             Some(Way::Forth) => *rank = (*rank).max(WAY_FORTH),
+            // What the code says goes before what a name may mean.
+            _ if is_known && *rank == WAY_BACK => *rank += 1,
             _ => {}
         }
     }
