@@ -8,10 +8,14 @@ use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple, PyWeakrefReference};
 
 use super::Inspector;
 use super::edges::Edges;
+use super::keepers::Keepers;
 use super::live::{Extra, Live};
-use crate::capture::ReferenceName;
+use crate::capture::{ReferenceName, function_code};
 use crate::cpython::read::referents;
-use crate::cpython::{class_items, dict_items, find_item, imported, int_value, items, text_of};
+use crate::cpython::{
+    ObjectKind, class_items, dict_items, find_item, imported, int_value, items, text_of,
+};
+use crate::model::words::counted;
 
 pub(super) const SIGNALS: &str = "signal handlers";
 pub(super) const MODES: &str = "modes in force";
@@ -137,8 +141,39 @@ fn handled_exception(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
     value
 }
 
+impl Inspector {
+    /// Which registry in C it may be that holds a function which leads to the targets.
+    pub(super) fn guess(&self, live: &Live<'_>, keepers: &Keepers) -> Option<String> {
+        let number = functions_at_exit(live.py()).filter(|&number| number > 0)?;
+        // The stack of whoever calls a function has it, and that of CPython 3.10 cannot be read.
+        let runs = |object: &Bound<'_, PyAny>| {
+            let code = function_code(&self.builtins, object);
+            code.is_some_and(|code| {
+                let mut frames = live.frames.iter();
+                frames.any(|frame| frame.code == code.as_ptr() as usize)
+            })
+        };
+        let is_call = |nodes: &Vec<u32>| {
+            let object = nodes.first().and_then(|&first| live.object(first));
+            use ObjectKind::{Function, Method, Partial, Tuple};
+            nodes.len() > 1
+                && object.is_some_and(|object| {
+                    matches!(self.kind(&object), Function | Method | Partial | Tuple)
+                        && !runs(&object)
+                })
+        };
+        keepers.fixed.iter().any(is_call).then(|| {
+            let functions = counted(number as u64, "function", "functions");
+            format!(
+                "C code holds a function or arguments that lead to the object. It may be `atexit`, with which {functions} \
+                 are registered: `atexit.unregister()` removes one."
+            )
+        })
+    }
+}
+
 /// How many functions `atexit` has; `None` if the program has not imported it.
-pub(super) fn functions_at_exit(py: Python<'_>) -> Option<usize> {
+fn functions_at_exit(py: Python<'_>) -> Option<usize> {
     let module = imported(intern!(py, "atexit"))?;
     let number = call(&module, "_ncallbacks", ())?;
     usize::try_from(int_value(&number)?).ok()

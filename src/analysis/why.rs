@@ -13,16 +13,15 @@ use super::busy::busy;
 use super::keepers::{Keeper, Keepers, Search};
 use super::live::{Depth, Live, Root};
 use super::naming::Naming;
-use super::registries::functions_at_exit;
 use super::uncollected::{Reversed, Uncollected};
-use crate::capture::{ReferenceName, function_code};
+use crate::capture::ReferenceName;
 use crate::cpython::{Builtins, ObjectKind, counted_by_caller};
 use crate::device::{DeviceSelection, Frameworks};
 use crate::diagnose::NamedRoot;
 use crate::graph::ShortestPaths;
 use crate::model::redact::NOTE;
 use crate::model::retention::{Keeper as Described, Kept, Path, Retention};
-use crate::model::words::{counted, without_indices};
+use crate::model::words::without_indices;
 
 /// So many distinct paths are shown.
 const PATHS: usize = 8;
@@ -174,35 +173,6 @@ impl Inspector {
             bytes: (!buffers.is_empty()).then_some(bytes),
             device: buffers.into_iter().next().map(|buffer| buffer.device),
         }
-    }
-
-    /// Which registry in C it may be that holds a function which leads to the targets.
-    fn guess(&self, live: &Live<'_>, keepers: &Keepers) -> Option<String> {
-        let number = functions_at_exit(live.py()).filter(|&number| number > 0)?;
-        // The stack of whoever calls a function has it, and that of CPython 3.10 cannot be read.
-        let runs = |object: &Bound<'_, PyAny>| {
-            let code = function_code(&self.builtins, object);
-            code.is_some_and(|code| {
-                let mut frames = live.frames.iter();
-                frames.any(|frame| frame.code == code.as_ptr() as usize)
-            })
-        };
-        let is_call = |nodes: &Vec<u32>| {
-            let object = nodes.first().and_then(|&first| live.object(first));
-            use ObjectKind::{Function, Method, Partial, Tuple};
-            nodes.len() > 1
-                && object.is_some_and(|object| {
-                    matches!(self.kind(&object), Function | Method | Partial | Tuple)
-                        && !runs(&object)
-                })
-        };
-        keepers.fixed.iter().any(is_call).then(|| {
-            let functions = counted(number as u64, "function", "functions");
-            format!(
-                "C code holds a function or arguments that lead to the object. It may be `atexit`, with which {functions} \
-                 are registered: `atexit.unregister()` removes one."
-            )
-        })
     }
 
     /// Why no collection frees the targets once their keepers are gone; `None` where one does, or where

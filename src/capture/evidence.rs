@@ -218,17 +218,10 @@ impl<'b, 'c, 'py> Evidence<'b, 'c, 'py> {
         let class = self.index_of(class);
         self.statements().iter().any(|statement| {
             let to_own = matches!(statement.end, End::Attribute { name: set, of: Some(0) } if Some(set) == name);
-            let calls_class = class.is_some_and(|class| {
-                statement.has(Instruction::Global(class))
-                    || statement.has(Instruction::Attribute {
-                        name: class,
-                        called: true,
-                    })
-            });
+            let calls_class = class.is_some_and(|class| called(statement, class).is_some());
             to_own
                 && statement.path.is_empty()
-                && statement.has(Instruction::Call)
-                && (calls_class || statement.uses(0) > 0)
+                && (calls_class || statement.has(Instruction::Call) && statement.uses(0) > 0)
         })
     }
 
@@ -243,22 +236,11 @@ impl<'b, 'c, 'py> Evidence<'b, 'c, 'py> {
             if is_set && statement.value == [Instruction::Load(own)] {
                 return true;
             }
-            let taker = [
-                Instruction::Global(name),
-                Instruction::Attribute { name, called: true },
-                Instruction::Attribute {
-                    name,
-                    called: false,
-                },
-            ];
-            let at = statement.value.iter().position(|part| taker.contains(part));
-            at.is_some_and(|at| {
-                let arguments = at + 1..statement.value.len();
+            called(statement, name).is_some_and(|at| {
                 let is_own = |part: usize| {
                     statement.value[part] == Instruction::Load(own) && statement.is_use(part)
                 };
-                statement.value[arguments.clone()].contains(&Instruction::Call)
-                    && arguments.into_iter().any(is_own)
+                (at + 1..statement.value.len()).any(is_own)
             })
         })
     }
@@ -323,6 +305,29 @@ fn passes(statement: &Statement, name: usize, method: Option<Instruction>) -> bo
         None => arguments.into_iter().any(|at| statement.is_use(at)),
     };
     is_own && is_called && has_argument
+}
+
+/// Where a statement names what it calls, if that has this name: not where it only passes it, as `cast(Child, value)`.
+///
+/// What is called comes before its arguments, and the call after them. So what is named up to there and was not called yet
+/// needs a call each.
+fn called(statement: &Statement, name: usize) -> Option<usize> {
+    use Instruction::{Attribute, Call, Global};
+    let value = &statement.value;
+    let may_be_called = |at: &usize| match value[*at] {
+        Global(_) => !matches!(value.get(at + 1), Some(Attribute { .. })),
+        Attribute { called, .. } => called,
+        _ => false,
+    };
+    let is_named = |at: &usize| match value[*at] {
+        Global(it) | Attribute { name: it, .. } => it == name,
+        _ => false,
+    };
+    let at = (0..value.len()).find(is_named)?;
+    let calls = |parts: &[Instruction]| parts.iter().filter(|part| **part == Call).count();
+    let named = (0..at).filter(may_be_called).count();
+    let open = named.saturating_sub(calls(&value[..at])) + 1;
+    (calls(&value[at..]) >= open).then_some(at)
 }
 
 /// What `owner.name = value` says.

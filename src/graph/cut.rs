@@ -272,12 +272,11 @@ fn cut_in_common(graph: &LeakGraph, causes: &mut Vec<Cause>, trials: &mut Trials
             is_one && links.are_freed_without(&cuts)
         });
         if let Some(edge) = found {
-            causes[at].cuts = vec![edge];
-            let mut number = 0;
-            causes.retain(|cause| {
-                number += 1;
-                number - 1 <= at || !cause.cycle.edges.contains(&edge)
-            });
+            let mut first = causes.remove(at);
+            first.cuts = vec![edge];
+            causes.retain(|cause| !cause.cycle.edges.contains(&edge));
+            at = at.min(causes.len());
+            causes.insert(at, first);
         }
         at += 1;
     }

@@ -200,6 +200,10 @@ HOOKS = """
 import torch
 
 
+def add(layer, hook):
+    layer.register_forward_hook(hook)
+
+
 class Probe:
     def __init__(self, layer):
         self.layer = layer
@@ -216,6 +220,7 @@ class Probe:
         ("layer.register_forward_hook(self.save)", True),
         ("layer.register_backward_hook(self.save)", True),
         ("layer.register_forward_hook(self.save), str(self.save)", False),
+        ("add(layer, self.save)", False),
     ],
 )
 def test_the_call_that_registers_a_method_is_the_line(

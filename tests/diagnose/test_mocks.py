@@ -46,6 +46,11 @@ def method_called(mocked: Any) -> Any:
     return mocked
 
 
+def called_by_keyword(mocked: Any) -> Any:
+    mocked.forward(model=mocked, batch=array())
+    return mocked
+
+
 def made_and_called(mocked: Any) -> Any:
     mocked.make().run(array())
     return mocked
@@ -76,6 +81,7 @@ def of_a_trainer(mocked: Any) -> Any:
 USES: list[Callable[[Any], Any]] = [
     called,
     method_called,
+    called_by_keyword,
     made_and_called,
     entered,
     has_a_child,
@@ -116,12 +122,17 @@ def returned(mocked: Any) -> Any:
     return mocked
 
 
+def returned_with_itself(mocked: Any) -> Any:
+    mocked.forward.return_value = (mocked, array())
+    return mocked
+
+
 def raised(mocked: Any) -> Any:
     mocked.forward.side_effect = [array()]
     return mocked
 
 
-@pytest.mark.parametrize("use", [stored, returned, raised])
+@pytest.mark.parametrize("use", [stored, returned, returned_with_itself, raised])
 def test_what_a_reset_does_not_drop_is_not_said_to_be(use: Callable[[Any], Any]) -> None:
     (leak,) = found(lambda: use(mock.MagicMock())).leaks
     assert leak.pattern == "mock-keeps-arguments"

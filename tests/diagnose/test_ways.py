@@ -271,6 +271,31 @@ def test_who_registers_with_an_owner_is_not_cut_off_from_it(name: str, tmp_path:
     assert [cut.edge for cut in leak.cuts] == [f".{name}"]
 
 
+CAST = """
+from typing import cast
+
+class Maker:
+    def __init__(self):
+        self.kid = None
+        self.fill()
+
+class Child:
+    def __init__(self, owner):
+        self.owner = cast(Maker, owner)
+        self.fill()
+"""
+
+
+def test_a_class_that_is_only_named_is_not_called(tmp_path: Path) -> None:
+    module = module_of(CAST, "both", tmp_path)
+    gc.collect()
+    maker = module.Maker()
+    maker.kid = module.Child(maker)
+    del maker
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert [cut.edge for cut in leak.cuts] == [".owner"]
+
+
 def test_what_the_code_does_not_tell_is_not_guessed(tmp_path: Path) -> None:
     """Nobody says which of the two made the other: any one reference is cut."""
     module = module_of(GIVEN, "both", tmp_path)

@@ -53,7 +53,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         .collect();
     let names = names.join(" and ");
     let place = at(frame.object);
-    let finding = Finding::new(match others.is_empty() {
+    let mut finding = Finding::new(match others.is_empty() {
         true => format!(
             "The {kind} variable {names} of `{function}`{place} {} {}, whose traceback keeps that function's frame and \
              all its variables.",
@@ -65,7 +65,6 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
              function's frame and all its variables.",
         ),
     });
-    let mut finding = finding;
     if !is_captured {
         let edges = std::iter::once(frame.edge).chain(others.iter().map(|(edge, _)| *edge));
         finding = finding.remedy_of(
@@ -79,27 +78,15 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
             format!("{variable} = error\ntry:\n    ...\nfinally:\n    del {variable}"),
         );
     }
-    let exceptions = if others.is_empty() {
-        "exception"
-    } else {
-        "exceptions"
+    let without = match others.is_empty() {
+        true => {
+            "keep the exception without its traceback (`error.with_traceback(None)`), if it is not raised again"
+        }
+        false => {
+            "keep the exceptions without their tracebacks (`error.with_traceback(None)`), if they are not raised again"
+        }
     };
-    let its = if others.is_empty() {
-        "its traceback"
-    } else {
-        "their tracebacks"
-    };
-    let again = if others.is_empty() {
-        "it is"
-    } else {
-        "they are"
-    };
-    Some(finding.remedy(
-        exception.edge,
-        format!(
-            "keep the {exceptions} without {its} (`error.with_traceback(None)`), if {again} not raised again"
-        ),
-    ))
+    Some(finding.remedy(exception.edge, without))
 }
 
 /// The other variables of the function with an exception whose traceback has to be cut as well.

@@ -20,9 +20,9 @@
 //!
 //! References: `unittest.mock.Mock.call_args_list`, `unittest.mock.Mock.reset_mock`.
 
-use petgraph::graph::EdgeIndex;
+use petgraph::Direction;
+use petgraph::graph::{EdgeIndex, NodeIndex};
 
-use crate::cpython::ObjectKind;
 use crate::diagnose::case::Case;
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
@@ -52,15 +52,17 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
 
 /// True for an argument of a recorded call (Lib/unittest/mock.py, `NonCallableMock.reset_mock`).
 fn is_dropped_by_reset(case: &Case<'_>, edge: EdgeIndex) -> bool {
-    let owner = case
+    let is_call = |node: NodeIndex| {
+        let class = &case.graph[node].description.type_name;
+        class.starts_with("unittest.mock._Call")
+    };
+    let Some((owner, _)) = case.graph.edge_endpoints(edge) else {
+        return false;
+    };
+    // The arguments of a call are in a tuple and a dict.
+    let mut keepers = case
         .graph
-        .edge_endpoints(edge)
-        .map(|(from, _)| &case.graph[from]);
-    owner.is_some_and(|owner| {
-        let is_call = owner
-            .description
-            .type_name
-            .starts_with("unittest.mock._Call");
-        is_call || matches!(owner.description.kind, ObjectKind::Tuple | ObjectKind::List)
-    })
+        .neighbors_directed(owner, Direction::Incoming)
+        .peekable();
+    is_call(owner) || keepers.peek().is_some() && keepers.all(is_call)
 }

@@ -2,6 +2,7 @@
 
 use tree_sitter::Node;
 
+use super::held::last_part;
 use super::reference::named_function;
 use super::syntax::{Syntax, all, functions_around, is_field, is_named, lines, scope};
 use crate::diagnose::case::short;
@@ -40,9 +41,10 @@ pub fn put_into<'s>(
     found.next().is_none().then_some(only)
 }
 
-/// The one call that is passed what the cycle goes through behind a reference to the object with this number, as
-/// `layer.register_forward_hook(self.save)`: a bound method with which the file does nothing else, than to call it.
-pub fn passed<'s>(leak: &Leak, target: u32, syntax: &'s Syntax) -> Option<Node<'s>> {
+/// The one call that registers the bound method that the cycle goes through behind an object, as a hook:
+/// `layer.register_forward_hook(self.save)`. `None` if the file does anything else with the method than to call it.
+pub fn registers<'s>(leak: &Leak, target: u32, syntax: &'s Syntax) -> Option<Node<'s>> {
+    let is_hook = leak.cycle.iter().any(|step| step.edge.contains("_hooks"));
     let objects = behind_containers(leak, target);
     let method = short(objects.first()?.label.strip_prefix("bound method ")?);
     let mut values = all(syntax.root()).into_iter().filter(|node| {
@@ -54,12 +56,14 @@ pub fn passed<'s>(leak: &Leak, target: u32, syntax: &'s Syntax) -> Option<Node<'
             && name.is_some_and(|name| syntax.of(name) == method)
             && !is_called
     });
-    let only = values.next().filter(|_| values.next().is_none())?;
-    let call = only
-        .parent()
-        .filter(|parent| parent.kind() == "argument_list")?
-        .parent()?;
-    (call.kind() == "call").then_some(call)
+    let only = values
+        .next()
+        .filter(|_| is_hook && values.next().is_none())?;
+    let list = only.parent()?;
+    let call = list.parent().filter(|call| call.kind() == "call")?;
+    let function = call.child_by_field_name("function")?;
+    let name = last_part(syntax.of(function));
+    (list.kind() == "argument_list" && name.starts_with("register_")).then_some(call)
 }
 
 /// The objects of the cycle from the one with this number on, without the containers at the beginning.

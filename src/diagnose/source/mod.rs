@@ -28,7 +28,7 @@ use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use self::change::{Candidate, Change};
-use self::container::{passed, put_into};
+use self::container::{put_into, registers};
 use self::edit::{line_edits, unified};
 use self::files::read;
 use self::project::others_allow;
@@ -104,7 +104,9 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
             .strip_prefix('.')
             .filter(|_| stored.is_some());
         let put = attribute.and_then(|name| put_into(leak, cut.target, name, syntax, file));
-        let made = put.or(stored).or_else(|| passed(leak, cut.target, syntax));
+        let made = put
+            .or(stored)
+            .or_else(|| registers(leak, cut.target, syntax));
         let Some(made) = made else { continue };
         leak.source = shown(syntax, made, file);
         if let Some(stored) = stored
