@@ -6,7 +6,7 @@ use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use rustc_hash::FxHashSet;
 
-use crate::capture::Place;
+use crate::capture::{ClassSource, Place, ReferenceName};
 use crate::cpython::ObjectKind;
 use crate::device::DeviceBuffer;
 use crate::diagnose::Diagnosis;
@@ -14,7 +14,7 @@ use crate::graph;
 use crate::graph::{Cycle, Group, LeakGraph, LeakNode};
 use crate::model::report::{
     Advice, BUFFER_LIMIT, Buffer, Cut, Edge, EdgeRole, Extents, Graph, Hop, Leak, Location, Node,
-    NodeKind, Step,
+    NodeKind, Origin, Step,
 };
 
 /// Maximum number of steps listed per cycle, half from each end.
@@ -32,6 +32,10 @@ pub struct Described {
     pub diagnosis: Rc<Diagnosis>,
     /// The line that allocated each object of the graph, if known.
     pub allocations: Vec<Option<Place>>,
+    /// True if allocations are traced.
+    pub traced: bool,
+    /// Where the classes of the objects of the cycle and of the first cut are written, by the number of the node.
+    pub classes: Rc<Vec<Vec<ClassSource>>>,
     /// Number of objects of the group that are not in the graph.
     pub omitted: u64,
     /// The most common types of these, with their numbers.
@@ -141,6 +145,7 @@ impl Described {
                     owner: graph[from].description.label.clone(),
                     edge: graph[edge].name.to_string(),
                     location: cut_place(graph, cycle, from, to).map(Location::from),
+                    in_class: None,
                     proven: diagnosis.cuts_free,
                     source: from.index() as u32,
                     target: to.index() as u32,
@@ -171,11 +176,47 @@ impl Described {
             cuts,
             shared: Vec::new(),
             made_by: diagnosis.maker.as_ref().map(Location::from),
+            traced: self.traced,
+            origin: self.origin(),
             source: None,
             patch: None,
             library: None,
             known: None,
             occurrences: Vec::new(),
+        }
+    }
+
+    /// What is known of where the reference to remove was made.
+    fn origin(&self) -> Origin {
+        let (graph, cycle) = (&self.graph, &self.diagnosis.cycle);
+        let classes = |node: NodeIndex| self.classes.get(node.index()).cloned().unwrap_or_default();
+        let cut = self.diagnosis.cuts.first();
+        let ends = cut.and_then(|&cut| graph.edge_endpoints(cut));
+        let into = ends.and_then(|(from, _)| {
+            let at = cycle.nodes.iter().position(|&node| node == from)?;
+            let before = (at + cycle.nodes.len() - 1) % cycle.nodes.len();
+            Some((cycle.nodes[before], cycle.edges[before]))
+        });
+        let mut files = Vec::new();
+        for node in cycle
+            .nodes
+            .iter()
+            .copied()
+            .chain(ends.into_iter().flat_map(|(from, to)| [from, to]))
+        {
+            let of_classes = classes(node).into_iter().filter_map(|class| class.file);
+            let code = place(&graph[node]).map(|place| place.file.clone());
+            let allocated = self.allocated_at(node).map(|place| place.file);
+            files.extend(of_classes.chain(code).chain(allocated));
+        }
+        files.sort_unstable();
+        files.dedup();
+        Origin {
+            owner: ends.map_or_else(Vec::new, |(from, _)| classes(from)),
+            target: ends.map_or_else(Vec::new, |(_, to)| classes(to)),
+            keeper: into.map_or_else(Vec::new, |(node, _)| classes(node)),
+            kept_as: into.map(|(_, edge)| graph[edge].name.to_string()),
+            files,
         }
     }
 
@@ -353,8 +394,16 @@ fn cut_place<'a>(
         );
         (node.is_library(), !code)
     };
+    // The class of what an attribute has did not store it.
+    let is_attribute = graph
+        .edges_connecting(from, to)
+        .any(|edge| matches!(edge.weight().name, ReferenceName::Attribute(_)));
+    let is_only_kept = |node: NodeIndex| {
+        is_attribute && node == to && graph[node].description.kind == ObjectKind::Instance
+    };
     let here = [from, to]
         .into_iter()
+        .filter(|&node| !is_only_kept(node))
         .map(|node| &graph[node])
         .filter(|node| place(node).is_some())
         .min_by_key(rank);
@@ -364,6 +413,7 @@ fn cut_place<'a>(
         let following = cycle.nodes.iter().cycle().skip(start + 1);
         following
             .take(cycle.nodes.len())
+            .filter(|&&node| !is_only_kept(node))
             .map(|&node| &graph[node])
             .find(|node| place(node).is_some() && !node.is_library())
     });

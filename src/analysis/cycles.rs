@@ -16,10 +16,12 @@ use super::found::{Behind, Detail, Found, Held, Occurrence, say_shared};
 use super::leaks::{Leaking, Leaks, Shaped, add_alike, are_distinct};
 use super::room::{MANY, ROOM_FOR_BUFFER, ask_for_room};
 use crate::capture::{
-    AllocationTraces, ReferenceName, Snapshot, capture, describe, name_references, shape_of,
+    AllocationTraces, ClassSource, ReferenceName, Snapshot, capture, describe, name_references,
+    shape_of,
 };
 use crate::cpython::instances::instance_dict;
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
+use crate::diagnose::Diagnosis;
 use crate::graph::{
     Group, LeakEdge, LeakGraph, LeakNode, Selection, find_groups, fold, frees_group, hide_values,
     select,
@@ -263,15 +265,49 @@ impl Inspector {
             traces.place_of(&self.object(py, address))
         };
         let allocations: Vec<_> = graph.node_weights().map(allocated_at).collect();
+        let classes = Rc::new(self.class_sources(py, snapshot, &graph, &made));
         let omitted_types = self.omitted_types(py, snapshot, group, &selection);
         let described = made.into_iter().map(|diagnosis| Described {
             diagnosis,
             graph: Rc::clone(&graph),
             allocations: allocations.clone(),
+            traced: traces.are_taken(),
+            classes: Rc::clone(&classes),
             omitted: selection.omitted,
             omitted_types: omitted_types.clone(),
         });
         described.collect()
+    }
+
+    /// Where the classes of the objects are written that the leaks' cycles and cuts have, by the number of the node.
+    fn class_sources(
+        &self,
+        py: Python<'_>,
+        snapshot: &Snapshot,
+        graph: &LeakGraph,
+        leaks: &[Rc<Diagnosis>],
+    ) -> Vec<Vec<ClassSource>> {
+        let mut sources = vec![Vec::new(); graph.node_count()];
+        let mut classes = self.classes.take();
+        let ends = |&cut| {
+            graph
+                .edge_endpoints(cut)
+                .map_or([None; 2], |(from, to)| [Some(from), Some(to)])
+        };
+        for leak in leaks {
+            let cut = leak.cuts.iter().take(1).flat_map(ends).flatten();
+            for node in leak.cycle.nodes.iter().copied().chain(cut) {
+                let object = graph[node]
+                    .object
+                    .and_then(|it| snapshot.objects.get(it as usize));
+                if let Some(object) = object.filter(|_| sources[node.index()].is_empty()) {
+                    let class = self.object(py, object.address).get_type();
+                    sources[node.index()] = classes.sources(&self.builtins, class.as_any());
+                }
+            }
+        }
+        self.classes.set(classes);
+        sources
     }
 
     /// The commonest types of the group's objects that are not selected, with their numbers.

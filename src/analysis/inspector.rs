@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::found::{Behind, Detail, Found};
 use super::process::{cells, framework_versions, importing, process, process_group, rank};
 use super::room::{FEW, ROOM_FOR_OBJECT, ask_for_room};
-use crate::capture::{Classes, class_name, globals_used};
+use crate::capture::{Classes, class_name, globals_used, program_files};
 use crate::collector::{Epoch, Epochs};
 use crate::cpython::{
     Builtins, CurrentFrames, GcModule, HeadLayout, Layouts, TypeTable, WeakReferences, module_count,
@@ -405,6 +405,7 @@ impl Inspector {
         collection.pause_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         let mut report = Report::new(self.process_now(py), now(), collection);
         report.leaks = leaks;
+        report.program_files = program_files(&self.builtins, py);
         report.epochs = epochs;
         report.sort_leaks();
         for leak in &mut report.leaks {

@@ -388,6 +388,7 @@ fn blank(kind: ObjectKind, label: String) -> Description {
         weak_references: WeakReferences::Never,
         frozen: false,
         standing: Standing::default(),
+        wraps: false,
         free_variables: Vec::new(),
         default_arguments: Vec::new(),
         details: Vec::new(),

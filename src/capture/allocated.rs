@@ -39,6 +39,11 @@ impl<'py> AllocationTraces<'py> {
         Self { traceback: find() }
     }
 
+    /// True if the program has allocations traced.
+    pub fn are_taken(&self) -> bool {
+        self.traceback.is_some()
+    }
+
     /// The innermost line of the program's own that allocated an object, or else of a library; `None`
     /// if its allocation was not traced.
     pub fn place_of(&self, object: &Bound<'py, PyAny>) -> Option<Place> {

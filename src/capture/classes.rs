@@ -7,8 +7,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyType};
 use rustc_hash::FxHashMap;
 
+use super::modules::file_of_module;
 use super::places::{code_place, function_code, function_place, qualname};
-use super::{Place, WeakReferences};
+use super::{ClassSource, Place, WeakReferences};
 use crate::cpython::attributes::{class_items, first_of_kind};
 use crate::cpython::frames::variable_names;
 use crate::cpython::read::{
@@ -24,6 +25,8 @@ pub struct ClassFacts {
     pub name: String,
     /// Where it is written, if it is written in Python.
     pub place: Option<Place>,
+    /// As [`ClassSource::file`].
+    pub file: Option<String>,
     /// As [`Description::unplaced_class`](crate::capture::Description::unplaced_class).
     pub in_file: Option<String>,
     /// As [`Description::weak_references`](crate::capture::Description::weak_references).
@@ -54,10 +57,19 @@ impl Classes {
         }
         // SAFETY: attached, and a class is a live type.
         let mortal = unsafe { is_heap_type(class.as_ptr().cast()) };
+        // What is part of the interpreter or of a library has no function written in Python.
+        let place = mortal.then(|| class_place(builtins, class)).flatten();
+        let module_file = || {
+            let module = module_named(class.py(), &class_module(builtins, class)?)?;
+            file_of_module(builtins, &module)
+        };
         let facts = Rc::new(ClassFacts {
             name: class_name(builtins, class),
-            // What is part of the interpreter or of a library has no function written in Python.
-            place: mortal.then(|| class_place(builtins, class)).flatten(),
+            file: match &place {
+                Some(place) => Some(place.file.clone()),
+                None => mortal.then(module_file).flatten(),
+            },
+            place,
             in_file: class_in_file(builtins, class),
             weak_references: weak_references(builtins, class),
             frozen: mortal && (is_frozen(builtins, class) || is_frozen_model(builtins, class)),
@@ -67,6 +79,23 @@ impl Classes {
         }
         self.by_address.insert(address, Rc::clone(&facts));
         facts
+    }
+
+    /// Where a class and those that it derives from are written, in the order of the `__mro__`, but for those of C.
+    pub fn sources(&mut self, builtins: &Builtins, class: &Bound<'_, PyAny>) -> Vec<ClassSource> {
+        let mro = builtins.type_mro.get(class);
+        let bases = mro.as_ref().map_or_else(Vec::new, items).into_iter();
+        // SAFETY: attached, and a class is a live type.
+        let mortal = bases.filter(|base| unsafe { is_heap_type(base.as_ptr().cast()) });
+        let source = |base: Bound<'_, PyAny>| {
+            let facts = self.facts(builtins, &base);
+            ClassSource {
+                name: qualname(&builtins.type_qualname, &base),
+                file: facts.file.clone(),
+                line: facts.place.as_ref().map(|place| place.line),
+            }
+        };
+        mortal.map(source).collect()
     }
 
     /// Forgets all classes.

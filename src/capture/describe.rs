@@ -12,6 +12,7 @@ use super::variables::suspended;
 use super::{Description, Place};
 use crate::cpython::attributes::first_of_kind;
 use crate::cpython::frames::variable_names;
+use crate::cpython::instances::attribute;
 use crate::cpython::read::printable;
 use crate::cpython::{Builtins, ObjectKind, dict_items, find_item, int_value, items, text_of};
 
@@ -51,6 +52,7 @@ pub fn describe(
         weak_references: class.weak_references,
         frozen: kind == ObjectKind::Instance && class.frozen,
         standing: standing(builtins, kind, object),
+        wraps: kind == ObjectKind::Function && wraps(builtins, object),
         free_variables,
         default_arguments,
         details,
@@ -124,6 +126,15 @@ fn label_and_place(
             (class.name.clone(), place)
         }
     }
+}
+
+/// True for a function that has the name of what it wraps, as `functools.wraps` gives it.
+fn wraps(builtins: &Builtins, function: &Bound<'_, PyAny>) -> bool {
+    let written =
+        function_code(builtins, function).map(|code| qualname(&builtins.code_name, &code));
+    let called = qualname(&builtins.function_qualname, function);
+    let is_renamed = written.is_some_and(|written| called.rsplit('.').next() != Some(&*written));
+    is_renamed && attribute(&builtins.instances, function, "__wrapped__").is_some()
 }
 
 /// The names of the closure variables of a function, and of its parameters that have a default.

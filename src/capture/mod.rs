@@ -27,6 +27,8 @@ mod makers;
 #[cfg(feature = "python")]
 mod methods;
 #[cfg(feature = "python")]
+mod modules;
+#[cfg(feature = "python")]
 mod names;
 #[cfg(feature = "python")]
 mod places;
@@ -43,8 +45,8 @@ mod variables;
 
 pub use csr::Csr;
 pub use object::{
-    Description, Made, Place, ReferenceName, Snapshot, SnapshotObject, Standing, WeakReferences,
-    is_library_file, package_of,
+    ClassSource, Description, Made, Place, ReferenceName, Snapshot, SnapshotObject, Standing,
+    WeakReferences, is_library_file, package_of,
 };
 #[cfg(feature = "python")]
 pub(crate) use {
@@ -56,6 +58,7 @@ pub(crate) use {
     globals::{globals_used, may_fill},
     live::{Ask, LiveObjects, NotTaken},
     makers::{Makers, method_locals},
+    modules::program_files,
     names::name_references,
     places::function_code,
     running::{

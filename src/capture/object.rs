@@ -60,6 +60,17 @@ pub struct Place {
     pub line: u32,
 }
 
+/// Where a class is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassSource {
+    /// Its qualified name, without its module.
+    pub name: String,
+    /// The file of its methods, or else of its module.
+    pub file: Option<String>,
+    /// The first line of its first method.
+    pub line: Option<u32>,
+}
+
 /// True for files of installed packages and of the standard library.
 pub fn is_library_file(file: &str) -> bool {
     let file = match file.contains('\\') {
@@ -133,6 +144,8 @@ pub struct Description {
     pub frozen: bool,
     /// Of a bound method.
     pub standing: Standing,
+    /// True for a function that has the name of another, which it wraps (`functools.wraps`).
+    pub wraps: bool,
     /// Of a function: the names of its closure variables, in the order of `__closure__`.
     pub free_variables: Vec<String>,
     /// Of a function: the names of the parameters that `__defaults__` is for, in its order.

@@ -172,6 +172,19 @@ pub fn module_named<'py>(py: Python<'py>, name: &str) -> Option<Bound<'py, PyAny
     })
 }
 
+/// Calls `f` with the name and each imported module.
+pub fn each_module<'py>(
+    py: Python<'py>,
+    f: &mut dyn FnMut(&Bound<'py, PyAny>, &Bound<'py, PyAny>),
+) {
+    if let Some(modules) = modules(py) {
+        dict_items(&modules, &mut |name, module| {
+            f(name, module);
+            true
+        });
+    }
+}
+
 /// The interpreter's own dict of modules.
 fn modules(py: Python<'_>) -> Option<Bound<'_, PyAny>> {
     // SAFETY: attached; the dict is borrowed from the interpreter.

@@ -235,7 +235,11 @@ impl<'a> Case<'a> {
             true => String::new(),
             false => format!(", if something else keeps the {class} alive"),
         };
-        is_object(node).then_some((slots, kept))
+        // A function may refer weakly to an exception that has it.
+        let name = &self.graph[edge].name;
+        let is_captured = matches!(name, ReferenceName::Closure(_) | ReferenceName::Default(_));
+        let is_own = node.description.kind == ObjectKind::Exception && is_program && is_captured;
+        (is_object(node) || is_own).then_some((slots, kept))
     }
 
     /// A container by its type and, if it has one, its name: ``the dict `state` ``, ``the list `Trainer.losses` ``.
@@ -247,7 +251,9 @@ impl<'a> Case<'a> {
             .filter_map(|edge| {
                 let owner = self.node(edge.source());
                 match &edge.weight().name {
-                    ReferenceName::Attribute(name) if is_object(owner) => {
+                    ReferenceName::Attribute(name)
+                        if is_object(owner) || owner.description.kind == ObjectKind::Tuple =>
+                    {
                         Some(format!("{}.{name}", short(&owner.description.type_name)))
                     }
                     ReferenceName::Closure(name) | ReferenceName::Local(name) => Some(name.clone()),
@@ -421,11 +427,11 @@ pub fn noun(node: &LeakNode) -> String {
     }
 }
 
-/// ` (file:line)` of an object, or nothing.
+/// ` (file:line)` of an object, or nothing. Where a wrapper is, nobody looks for what it wraps.
 pub fn at(node: &LeakNode) -> String {
-    node.description
-        .place
-        .as_ref()
+    let place = node.description.place.as_ref();
+    place
+        .filter(|_| !node.description.wraps)
         .map_or_else(String::new, |place| {
             let file = place.file.rsplit(['/', '\\']).next().unwrap_or_default();
             format!(" ({file}:{})", place.line)
@@ -444,6 +450,7 @@ pub fn spoken(node: &LeakNode) -> String {
     let name = bare_name(node);
     match (node.description.kind, name) {
         (ObjectKind::Function, "<lambda>") => "a lambda".to_owned(),
+        (ObjectKind::Function, _) if node.description.wraps => format!("a wrapper of `{name}`"),
         (ObjectKind::Function, _) => format!("the function `{name}`"),
         (ObjectKind::Method, _) => format!("the bound method `{name}`"),
         _ => a(short(&node.description.type_name)),

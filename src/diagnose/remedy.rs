@@ -290,7 +290,7 @@ pub fn also(case: &Case<'_>, cuts: &[EdgeIndex], advice: &mut Advice) {
     let told: FxHashSet<EdgeIndex> = told.into_iter().chain(case.cut).collect();
     for &cut in cuts.iter().filter(|cut| !told.contains(cut)) {
         let removal = case.removal(cut);
-        if !advice.text.contains(&removal) {
+        if !advice.text.contains(&removal) && !advice.text.contains(&capitalized(&removal)) {
             advice.text += &format!(" Also {removal}.");
         }
     }

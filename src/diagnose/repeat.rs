@@ -60,7 +60,7 @@ fn content(graph: &LeakGraph, bases: u64) -> u64 {
         description.place.hash(&mut hasher);
         description.unplaced_class.hash(&mut hasher);
         (description.weak_references, description.frozen).hash(&mut hasher);
-        description.standing.hash(&mut hasher);
+        (description.standing, description.wraps).hash(&mut hasher);
         description.free_variables.hash(&mut hasher);
         description.default_arguments.hash(&mut hasher);
         (node.is_buffer, node.is_tensor, node.stands_for).hash(&mut hasher);
@@ -92,6 +92,7 @@ mod tests {
                 weak_references: WeakReferences::Taken,
                 frozen: false,
                 standing: Standing::default(),
+                wraps: false,
                 free_variables: Vec::new(),
                 default_arguments: Vec::new(),
                 details: vec![("address".to_owned(), address.to_owned())],

@@ -14,14 +14,15 @@ use crate::graph::{Cycle, LeakGraph};
 /// what is left out of the middle of a long one. The line counts for the program's functions only: a
 /// frame's or traceback's is where it stopped, and a library's moves from version to version.
 pub fn signature(graph: &LeakGraph, cycle: &Cycle) -> String {
-    hash_of(&steps(graph, cycle, true), cycle)
+    hash_of(&steps(graph, cycle, true), length(graph, cycle))
 }
 
 /// As the signature, without lines: the same when code above the functions of the cycle has come or gone. `None` if the
 /// signature has no lines.
 pub fn outline(graph: &LeakGraph, cycle: &Cycle) -> Option<String> {
     let steps_without = steps(graph, cycle, false);
-    (steps(graph, cycle, true) != steps_without).then(|| hash_of(&steps_without, cycle))
+    (steps(graph, cycle, true) != steps_without)
+        .then(|| hash_of(&steps_without, length(graph, cycle)))
 }
 
 /// The steps of a cycle, as far as they are the same in each occurrence.
@@ -31,7 +32,9 @@ fn steps(graph: &LeakGraph, cycle: &Cycle, lines: bool) -> Vec<String> {
         .iter()
         .zip(&cycle.edges)
         .filter(|(node, edge)| {
-            graph[**node].stands_for == 0 && graph[**edge].name != ReferenceName::Omitted
+            graph[**node].stands_for == 0
+                && graph[**edge].name != ReferenceName::Omitted
+                && !is_passed_on(&graph[**edge].name)
         })
         .map(|(&node, &edge)| {
             let object = &graph[node].description;
@@ -40,11 +43,24 @@ fn steps(graph: &LeakGraph, cycle: &Cycle, lines: bool) -> Vec<String> {
     kept.collect()
 }
 
-fn hash_of(steps: &[String], cycle: &Cycle) -> String {
+/// True for the reference of a traceback to the one of the next call. Through how many calls an exception went, or whether
+/// it was raised once more, is no matter of who keeps it.
+fn is_passed_on(name: &ReferenceName) -> bool {
+    matches!(name, ReferenceName::Attribute(name) if name == "tb_next")
+}
+
+/// How many objects a cycle has, but for tracebacks that lead to the next.
+fn length(graph: &LeakGraph, cycle: &Cycle) -> usize {
+    let names = cycle.edges.iter().map(|&edge| &graph[edge].name);
+    names.filter(|name| !is_passed_on(name)).count()
+}
+
+/// The hash of the steps of a cycle of so many objects.
+fn hash_of(steps: &[String], length: usize) -> String {
     let mut distinct = steps.to_vec();
     distinct.sort_unstable();
     distinct.dedup();
-    let least = if distinct.len() < cycle.nodes.len() {
+    let least = if distinct.len() < length {
         // An object that refers to itself is none of a ring of such objects.
         distinct.push("again".to_owned());
         distinct
@@ -233,6 +249,7 @@ mod tests {
                         weak_references: WeakReferences::Taken,
                         frozen: false,
                         standing: Standing::default(),
+                        wraps: false,
                         free_variables: Vec::new(),
                         default_arguments: Vec::new(),
                         details: Vec::new(),

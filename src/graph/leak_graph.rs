@@ -40,6 +40,7 @@ impl LeakNode {
                 weak_references: WeakReferences::Never,
                 frozen: false,
                 standing: Standing::default(),
+                wraps: false,
                 details: Vec::new(),
             },
             object: None,

@@ -107,6 +107,7 @@ fn node(number: usize, kind: ObjectKind, is_buffer: bool) -> LeakNode {
             weak_references: WeakReferences::Taken,
             frozen: false,
             standing: Standing::default(),
+            wraps: false,
             free_variables: vec!["x".to_owned()],
             default_arguments: Vec::new(),
             details: Vec::new(),

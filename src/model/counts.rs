@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::report::{Advice, Graph, Leak, Occurrence, Report};
+use super::report::{Advice, Graph, Leak, Occurrence, Origin, Report};
 use super::shared::Shared;
 
 /// What a watch has seen of one leak so far.
@@ -110,6 +110,8 @@ fn counted(leak: &mut Leak) -> Leak {
         cuts: Vec::new(),
         shared: std::mem::take(&mut leak.shared),
         advice: Advice::default(),
+        traced: leak.traced,
+        origin: Origin::default(),
         source: None,
         patch: None,
         graph: Graph::default(),

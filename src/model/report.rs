@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::earlier::Earlier;
 pub use super::graph::{Edge, EdgeRole, Graph, Hop, Node, NodeKind};
 use super::shared::{Shared, total};
-pub use super::source::Location;
+pub use super::source::{Location, Origin};
 use super::source::{Patch, SourceLines};
 use crate::capture::is_library_file;
 
@@ -51,6 +51,9 @@ pub struct Report {
     /// for; `None` where it is not known. A fact about this process, which is not written out.
     #[serde(skip)]
     pub epochs: HashMap<String, Vec<Option<u64>>>,
+    /// The source files of the program's own modules. A fact about this process, which is not written out.
+    #[serde(skip)]
+    pub program_files: Vec<String>,
 }
 
 /// The process that a report is about.
@@ -152,6 +155,12 @@ pub struct Leak {
     pub shared: Vec<Shared>,
     /// What to change.
     pub advice: Advice,
+    /// True if `tracemalloc` was tracing allocations.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub traced: bool,
+    /// Where to look for the source. A fact about this process, which is not written out.
+    #[serde(skip)]
+    pub origin: Origin,
     /// The program's own lines that make the reference to remove, if they could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceLines>,
@@ -239,6 +248,10 @@ pub struct Known {
     pub link: Option<String>,
     /// What a program can do about it.
     pub remedy: String,
+}
+
+fn is_false(fact: &bool) -> bool {
+    !fact
 }
 
 fn is_zero(count: &u64) -> bool {
@@ -416,6 +429,9 @@ pub struct Cut {
     pub edge: String,
     /// The source location to change: the function or class at either end, the program's own first.
     pub location: Option<Location>,
+    /// Name of the class that stores the reference, in which the location is, where it is not that of the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_class: Option<String>,
     /// True if the graph proves that removing all cuts of the leak frees the buffers.
     pub proven: bool,
     /// Index of the object that has the reference among ``graph.nodes`` of the JSON.
@@ -460,6 +476,7 @@ impl Report {
             processes: Vec::new(),
             earlier: None,
             epochs: HashMap::new(),
+            program_files: Vec::new(),
         }
     }
 

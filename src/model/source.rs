@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::capture::Place;
+use crate::capture::{ClassSource, Place};
 
 /// A place in source code.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -32,6 +32,21 @@ impl std::fmt::Display for Location {
             line => write!(f, "{}:{line}", self.file),
         }
     }
+}
+
+/// What is known of where the reference to remove was made: the source to read for it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Origin {
+    /// The class of the object that has the reference, and those that it derives from, but for those of C.
+    pub owner: Vec<ClassSource>,
+    /// Those of the object that the reference leads to.
+    pub target: Vec<ClassSource>,
+    /// Those of the object before the owner in the cycle.
+    pub keeper: Vec<ClassSource>,
+    /// By which reference that keeps the owner.
+    pub kept_as: Option<String>,
+    /// The files of the code and of the classes of all objects of the cycle, and those that allocated them.
+    pub files: Vec<String>,
 }
 
 /// Lines of a source file, and what stands out in one of them.

@@ -31,6 +31,7 @@ pub fn report(leaks: Vec<Leak>, garbage_objects: u64) -> Report {
         leaks,
         notes: vec![],
         epochs: HashMap::new(),
+        program_files: Vec::new(),
         processes: vec![],
         earlier: None,
     }

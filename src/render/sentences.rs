@@ -141,7 +141,10 @@ pub fn fix(leak: &Leak) -> String {
             true => "",
             false => " (It is not proven that this is enough.)",
         };
-        let hint = if place.is_empty() { nowhere(leak) } else { "" };
+        let hint = match place.is_empty() {
+            true => allocated(leak).unwrap_or_else(|| nowhere(leak).to_owned()),
+            false => String::new(),
+        };
         return format!("{place}{}{doubt}{hint}", name(&leak.advice.text, 1000));
     }
     if leak.cuts.is_empty() {
@@ -179,6 +182,14 @@ fn place_to_change(leak: &Leak) -> Option<String> {
     let first = nodes.next().filter(|_| leak.source.is_none());
     let is_object = |node: &Node| node.kind == NodeKind::Object;
     let class = first.filter(|node| is_object(node) && nodes.all(is_object));
+    let stores = leak.cuts.first().and_then(|cut| cut.in_class.as_ref());
+    if let Some(class) = stores.filter(|_| leak.source.is_none()) {
+        return Some(format!(
+            "{}, in class `{}`",
+            place(&line),
+            name(class, NAME)
+        ));
+    }
     Some(match class {
         Some(node) => {
             let class = node.type_name.rsplit('.').next().unwrap_or_default();
@@ -201,9 +212,33 @@ pub fn advice_is_fix(leak: &Leak) -> bool {
     is_about_something && !leak.advice.text.is_empty()
 }
 
-/// A hint to run with `tracemalloc`, if no object of the cycle has a location.
+/// Where what the reference leads to was allocated, if that is a line of the program's that is known.
+fn allocated(leak: &Leak) -> Option<String> {
+    let target = leak.cuts.first()?.target;
+    let step = leak.cycle.iter().find(|step| step.node == Some(target))?;
+    let line = step.allocated_at.as_ref()?;
+    let is_own = !is_library_file(&line.file) && !line.file.starts_with('<');
+    let kind = step.type_name.rsplit('.').next().unwrap_or_default();
+    is_own.then(|| {
+        format!(
+            " (The {} was allocated at {}.)",
+            name(kind, NAME),
+            place(line)
+        )
+    })
+}
+
+/// A hint to run with `tracemalloc`, if no object of the cycle has a location, and some are of a kind that it traces in
+/// every version of Python.
 fn nowhere(leak: &Leak) -> &'static str {
+    let nodes = &leak.graph.nodes;
+    let mut kinds = leak
+        .cycle
+        .iter()
+        .filter_map(|step| Some(nodes.get(step.node? as usize)?.kind));
     let known = leak.is_library()
+        || leak.traced
+        || !kinds.any(|kind| kind == NodeKind::Container)
         || leak
             .cycle
             .iter()

@@ -342,7 +342,14 @@ def test_no_line_of_a_library_is_the_place_to_change() -> None:
 
 
 def test_the_class_is_named_where_the_line_is_not_known(tmp_path: Any) -> None:
-    source = "class Shared:\n    def run(self): ...\n"
+    source = """\
+class Shared:
+    def meet(self, other):
+        self.other = other
+
+    def leave(self, other):
+        self.other = other
+"""
     (tmp_path / "shared_class.py").write_text(source)
     space: dict[str, Any] = {"__name__": "shared_class"}
     exec(compile(source, str(tmp_path / "shared_class.py"), "exec"), space)
@@ -350,8 +357,9 @@ def test_the_class_is_named_where_the_line_is_not_known(tmp_path: Any) -> None:
     def make() -> None:
         owner = space["Shared"]()
         owner.array = array()
-        owner.other = space["Shared"]()
-        owner.other.other = owner
+        other = space["Shared"]()
+        owner.meet(other)
+        other.meet(owner)
 
     text = found(make).to_text()
     assert re.search(r"shared_class\.py:2,\s+in class\s+`Shared`: ", text), text

@@ -29,6 +29,8 @@
 //!
 //! If the replacement is temporary, `del module.forward` restores the class's own `forward`.
 
+use petgraph::visit::EdgeRef;
+
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::callback::{callback, steps_from};
@@ -52,9 +54,27 @@ fn is_forward(step: &CycleStep<'_>) -> bool {
         )
 }
 
+/// True if the object has the same function under another name as well: what replaces several methods in a loop is the
+/// same leak for each.
+fn is_one_of_several(case: &Case<'_>, step: &CycleStep<'_>) -> bool {
+    let place = step.next.description.place.as_ref();
+    let Some((owner, _)) = case.graph.edge_endpoints(step.edge) else {
+        return false;
+    };
+    case.graph.edges(owner).any(|edge| {
+        let target = &case.graph[edge.target()].description;
+        edge.id() != step.edge
+            && target.kind == ObjectKind::Function
+            && target.place.as_ref() == place
+    })
+}
+
 fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps = steps_from(case, is_forward)?;
     let module = steps.first()?;
+    if is_one_of_several(case, module) {
+        return None;
+    }
     let forward = callback(case, &steps)?;
     let class = short(&module.object.description.type_name);
     let leads = if std::ptr::eq(forward.keeps, module.object) {

@@ -4,7 +4,9 @@ use tree_sitter::Node;
 
 use super::held::last_part;
 use super::reference::named_function;
-use super::syntax::{Syntax, all, functions_around, is_field, is_named, lines, scope};
+use super::stores::{Store, is_called};
+use super::syntax::{Syntax, all, children, functions_around, is_field, is_named, lines, scope};
+use crate::capture::is_library_file;
 use crate::diagnose::case::short;
 use crate::model::report::{Leak, Node as Object, NodeKind};
 
@@ -34,9 +36,9 @@ pub fn put_into<'s>(
     }
     let objects = behind_containers(leak, container);
     let (item, behind) = objects.split_first()?;
-    let mut found = all(syntax.root())
-        .into_iter()
-        .filter(|&node| puts(syntax, node, attribute) && is_of(syntax, node, item, behind, file));
+    let mut found = all(syntax.root()).into_iter().filter(|&node| {
+        put(syntax, node, attribute).is_some() && is_of(syntax, node, item, behind, file)
+    });
     let only = found.next()?;
     found.next().is_none().then_some(only)
 }
@@ -46,7 +48,13 @@ pub fn put_into<'s>(
 pub fn registers<'s>(leak: &Leak, target: u32, syntax: &'s Syntax) -> Option<Node<'s>> {
     let is_hook = leak.cycle.iter().any(|step| step.edge.contains("_hooks"));
     let objects = behind_containers(leak, target);
-    let method = short(objects.first()?.label.strip_prefix("bound method ")?);
+    // A library may keep it in an object of its own.
+    let is_librarys = |object: &&&Object| {
+        let place = object.location.as_ref();
+        object.kind == NodeKind::Object && place.is_some_and(|it| is_library_file(&it.file))
+    };
+    let kept = objects.iter().find(|object| !is_librarys(object))?;
+    let method = short(kept.label.strip_prefix("bound method ")?);
     let mut values = all(syntax.root()).into_iter().filter(|node| {
         let name = node.child_by_field_name("attribute");
         let is_called = node
@@ -76,31 +84,33 @@ fn behind_containers(leak: &Leak, first: u32) -> Vec<&Object> {
         .collect()
 }
 
-/// True for a call of a method of the container, or the assignment of one of its items.
-fn puts(syntax: &Syntax, node: Node<'_>, attribute: &str) -> bool {
-    let has_name = |node: Option<Node<'_>>| {
-        let name = node
-            .filter(|node| node.kind() == "attribute")
-            .and_then(|node| node.child_by_field_name("attribute"));
-        name.is_some_and(|name| syntax.of(name) == attribute)
+/// The call of a method of a container that an attribute has, or the assignment of one of its items.
+pub fn put<'s>(syntax: &Syntax, node: Node<'s>, attribute: &str) -> Option<Store<'s>> {
+    let receiver = |container: Option<Node<'s>>| {
+        let container = container.filter(|it| is_called(syntax, *it, attribute))?;
+        container.child_by_field_name("object")
+    };
+    let store = |receiver, value| Store {
+        node,
+        receiver: Some(receiver),
+        value,
     };
     match node.kind() {
         "call" => {
-            let method = node
-                .child_by_field_name("function")
-                .filter(|function| function.kind() == "attribute");
-            method.is_some_and(|method| {
-                let name = method.child_by_field_name("attribute");
-                has_name(method.child_by_field_name("object"))
-                    && name.is_some_and(|name| METHODS.contains(&syntax.of(name)))
-            })
+            let method = node.child_by_field_name("function")?;
+            let name = syntax.of(method.child_by_field_name("attribute")?);
+            let receiver = receiver(method.child_by_field_name("object"))?;
+            let last = children(node.child_by_field_name("arguments")?).pop();
+            let value = last.filter(|_| !matches!(name, "extend" | "update" | "push"));
+            METHODS.contains(&name).then(|| store(receiver, value))
         }
         "assignment" => {
-            let target = node.child_by_field_name("left");
-            let target = target.filter(|target| target.kind() == "subscript");
-            target.is_some_and(|target| has_name(target.child_by_field_name("value")))
+            let target = node.child_by_field_name("left")?;
+            let receiver = receiver(target.child_by_field_name("value"))?;
+            (target.kind() == "subscript")
+                .then(|| store(receiver, node.child_by_field_name("right")))
         }
-        _ => false,
+        _ => None,
     }
 }
 

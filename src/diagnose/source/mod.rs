@@ -11,48 +11,45 @@ mod family;
 mod files;
 mod held;
 mod import;
+mod place;
 mod program;
 mod project;
 mod reference;
 mod release;
 mod signs;
+mod sources;
+mod stores;
 mod syntax;
 mod unlike;
 mod uses;
 mod weak;
+mod written;
 
-use std::collections::BTreeMap;
-use std::fs::metadata;
 use std::path::Path;
-use std::sync::OnceLock;
-use std::time::SystemTime;
 
 use self::change::{Candidate, Change};
 use self::container::{put_into, registers};
 use self::edit::{line_edits, unified};
 use self::files::read;
+use self::place::{Made, made, put};
 use self::project::others_allow;
 use self::reference::{Reference, shown};
+use self::sources::Sources;
+pub use self::sources::remember_start;
 use self::syntax::Syntax;
-use crate::capture::is_library_file;
-use crate::model::report::{Leak, Report};
+use self::written::Source;
+use crate::capture::{ClassSource, ReferenceName, is_library_file};
+use crate::model::report::{Cut, Leak, Location, Node as Object, NodeKind, Report};
 use crate::model::source::Patch;
 
 /// Maximum number of leaks of a report for which source is read.
 const LEAKS: usize = 20;
 
-static LOADED: OnceLock<SystemTime> = OnceLock::new();
-
-/// Remembers that the program runs: a source file that is changed later is not the one that it has read.
-pub fn remember_start() {
-    LOADED.get_or_init(SystemTime::now);
-}
-
 /// Adds to the leaks of a report the program's own lines, and the change of them if nothing is found that could notice it.
 ///
 /// Reads files, which may take a while: never call it while the program waits for a collection.
 pub fn show_source(report: &mut Report) {
-    let mut sources = BTreeMap::new();
+    let mut sources = Sources::new(&report.program_files);
     for leak in report.leaks.iter_mut().take(LEAKS) {
         if !leak.is_library() {
             show(leak, &mut sources);
@@ -60,11 +57,8 @@ pub fn show_source(report: &mut Report) {
     }
 }
 
-/// Each file that was read, by its path.
-type Sources = BTreeMap<String, Option<Syntax>>;
-
 fn show(leak: &mut Leak, sources: &mut Sources) {
-    let Some(cut) = leak.cuts.first() else {
+    let Some(cut) = leak.cuts.first().cloned() else {
         return;
     };
     let nodes = &leak.graph.nodes;
@@ -77,37 +71,76 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
     let reference = Reference {
         edge: &cut.edge,
         from,
-        to,
     };
-    let places = [&to.location, &from.location, &cut.location];
-    let mut files: Vec<&str> = Vec::new();
-    for place in places.into_iter().flatten() {
-        if !files.contains(&&*place.file) {
-            files.push(&place.file);
-        }
-    }
     // A change of the code changes all references that this code makes.
     let is_only_cut = leak.cuts.iter().all(|it| {
         let target = nodes.get(it.target as usize);
         let is_same_code =
             target.is_some_and(|it| (&it.label, &it.location) == (&to.label, &to.location));
-        it.proven && it.is_like(cut) && is_same_code
+        it.proven && it.is_like(&cut) && is_same_code
     });
-    for file in files {
-        let source = sources
-            .entry(file.to_owned())
-            .or_insert_with(|| unchanged(file));
-        let Some(syntax) = source else { continue };
+    let mut files = Vec::new();
+    let kept_as = leak.origin.kept_as.as_deref().unwrap_or_default();
+    let found = match (cut.edge.strip_prefix('.'), kept_as.strip_prefix('.')) {
+        (Some(attribute), _) if !speaks_of_another(leak, attribute) => {
+            made(&leak.origin, attribute, to, sources, &mut files)
+        }
+        (None, Some(attribute)) if is_item(&cut.edge) => {
+            put(&leak.origin, attribute, to, sources, &mut files)
+        }
+        _ => Made::Unknown,
+    };
+    match found {
+        Made::Line(source, stored) => {
+            let Source { file, syntax } = source;
+            let attribute = cut.edge.strip_prefix('.');
+            let put = attribute.and_then(|name| put_into(leak, cut.target, name, syntax, file));
+            leak.source = shown(syntax, put.unwrap_or(stored), file);
+            if attribute.is_some() && is_only_cut && leak.source.is_some() {
+                let line = syntax::lines(stored).0;
+                leak.patch = patch(syntax, Path::new(file), line, reference.name()).ok();
+            }
+        }
+        Made::Class(name, location) => {
+            place_cuts(leak, &cut, Some(name), Some(location));
+        }
+        Made::Unknown => show_variable(leak, &cut, is_only_cut, sources),
+    }
+}
+
+/// True if the advice begins with another attribute, whose line is another: a tensor's cycle may have several.
+fn speaks_of_another(leak: &Leak, attribute: &str) -> bool {
+    let first = leak.advice.text.split(". ").next().unwrap_or_default();
+    leak.pattern.as_deref() == Some("tensor-attribute-leads-back")
+        && !first.contains(&format!("`{attribute}`"))
+}
+
+/// True for a reference that a container has.
+fn is_item(edge: &str) -> bool {
+    edge.starts_with('[') || edge == ReferenceName::Member.to_string()
+}
+
+/// Shows where a variable gets its value, or what is given to a library.
+fn show_variable(leak: &mut Leak, cut: &Cut, is_only_cut: bool, sources: &mut Sources) {
+    let nodes = &leak.graph.nodes;
+    let (from, to) = (&nodes[cut.source as usize], &nodes[cut.target as usize]);
+    let reference = Reference {
+        edge: &cut.edge,
+        from,
+    };
+    let places = [&to.location, &from.location, &cut.location];
+    for place in places.into_iter().flatten() {
+        let file = &*place.file;
+        if is_library_file(file) {
+            continue;
+        }
+        let Some(syntax) = sources.load(file) else {
+            continue;
+        };
         let stored = reference.find(syntax, file);
-        let attribute = reference
-            .edge
-            .strip_prefix('.')
-            .filter(|_| stored.is_some());
-        let put = attribute.and_then(|name| put_into(leak, cut.target, name, syntax, file));
-        let made = put
-            .or(stored)
-            .or_else(|| registers(leak, cut.target, syntax));
-        let Some(made) = made else { continue };
+        let Some(made) = stored.or_else(|| registers(leak, cut.target, syntax)) else {
+            continue;
+        };
         leak.source = shown(syntax, made, file);
         if let Some(stored) = stored
             && is_only_cut
@@ -118,18 +151,32 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
         }
         return;
     }
+    without_class(leak, cut, sources);
 }
 
-/// A file of the program that is as it was when the program began.
-fn unchanged(file: &str) -> Option<Syntax> {
-    if is_library_file(file) || file.starts_with('<') {
-        return None;
+/// Gives a cut, and all that the same code made, another place.
+fn place_cuts(leak: &mut Leak, like: &Cut, class: Option<String>, location: Option<Location>) {
+    for cut in leak.cuts.iter_mut().filter(|cut| cut.is_like(like)) {
+        cut.in_class.clone_from(&class);
+        cut.location.clone_from(&location);
     }
-    let changed = metadata(file).and_then(|facts| facts.modified()).ok()?;
-    if LOADED.get().is_some_and(|&loaded| changed > loaded) {
-        return None;
+}
+
+/// Says no class that is not known to store the reference. Where the file cannot be read, it is the owner's, if that
+/// derives from no other of the program.
+fn without_class(leak: &mut Leak, cut: &Cut, sources: &Sources) {
+    let nodes = &leak.graph.nodes;
+    let is_there = |node: &&Object| node.location == cut.location;
+    let is_object = |node: &Object| matches!(node.kind, NodeKind::Object | NodeKind::Buffer);
+    let mut here = nodes.iter().filter(is_there).peekable();
+    let is_class = here.peek().is_some() && here.all(is_object);
+    let file_of = |class: &ClassSource| class.file.clone().filter(|file| !is_library_file(file));
+    let own: Vec<String> = leak.origin.owner.iter().filter_map(file_of).collect();
+    let owner = &nodes[cut.source as usize];
+    let is_owners = is_there(&owner) && own.len() == 1 && sources.get(&own[0]).is_none();
+    if cut.edge.starts_with('.') && is_class && !is_owners {
+        place_cuts(leak, cut, None, None);
     }
-    Syntax::parse(read(Path::new(file))?)
 }
 
 /// The patch for a line of a file: the change, if nothing is found that could notice it.

@@ -49,8 +49,34 @@ pub fn connected(file: &Path, others: Vec<PathBuf>) -> Vec<PathBuf> {
     others
 }
 
+/// Those of some files that lead to one of the others, or to which one of the others leads, by way of imports. What two
+/// files import both makes neither lead to the other.
+pub fn leading<'f>(files: &'f [(String, HashSet<String>)], others: &[String]) -> Vec<&'f String> {
+    let name = |file: &str| module_name(Path::new(file));
+    let closure = |leads: &dyn Fn(usize, usize) -> bool| {
+        let is_other = |(file, _): &(String, HashSet<String>)| others.contains(file);
+        let mut reached: Vec<bool> = files.iter().map(is_other).collect();
+        let mut pending: Vec<usize> = (0..files.len()).filter(|&it| reached[it]).collect();
+        while let Some(at) = pending.pop() {
+            for (next, is_reached) in reached.iter_mut().enumerate() {
+                if !*is_reached && leads(at, next) {
+                    *is_reached = true;
+                    pending.push(next);
+                }
+            }
+        }
+        reached
+    };
+    let names: Vec<String> = files.iter().map(|(file, _)| name(file)).collect();
+    let imports = |from: usize, to: usize| files[from].1.contains(&names[to]);
+    let (down, up) = (closure(&imports), closure(&|at, next| imports(next, at)));
+    let within = files.iter().zip(down.iter().zip(up));
+    let found = within.filter(|(_, (down, up))| **down || *up);
+    found.map(|((file, _), _)| file).collect()
+}
+
 /// The names in the import statements of a file; all of its words if it imports by the names in strings.
-fn imported(text: &str) -> HashSet<String> {
+pub fn imported(text: &str) -> HashSet<String> {
     if words(text).any(|word| BY_NAME.contains(&word)) {
         return words(text).map(str::to_owned).collect();
     }

@@ -1,0 +1,314 @@
+//! The place of a reference that an attribute has: the line that stored it, or else the class that did.
+
+use tree_sitter::Node;
+
+use super::family::{bases, decorators};
+use super::held::last_part;
+use super::sources::Sources;
+use super::stores::{Store, stores};
+use super::syntax::{Syntax, all, children, is_named, lines};
+use super::written::{Fit, Match, Source, Stored, class_source};
+use crate::capture::{ClassSource, is_library_file};
+use crate::diagnose::case::short;
+use crate::model::report::{Location, Node as Object};
+use crate::model::source::Origin;
+
+/// Where a reference was made.
+pub enum Made<'s> {
+    /// By this expression.
+    Line(Source<'s>, Node<'s>),
+    /// By a class with this name, whose code or field is there.
+    Class(String, Location),
+    /// By one of several statements, or by none that is known.
+    Unknown,
+}
+
+/// Where the program stored the object in an attribute. Of the files that the leak's objects are from, one statement may
+/// have; if that is of another class than the owner's, no other of the program.
+pub fn made<'s>(
+    origin: &Origin,
+    attribute: &str,
+    object: &Object,
+    sources: &'s mut Sources,
+    files: &'s mut Vec<String>,
+) -> Made<'s> {
+    let stored = Stored {
+        attribute,
+        object,
+        classes: &origin.target,
+        owner: &origin.owner,
+    };
+    let read = |sources: &mut Sources, file: &String| sources.load(file).is_some();
+    files.extend(
+        origin
+            .files
+            .iter()
+            .filter(|file| is_wanted(&origin.owner, file))
+            .cloned(),
+    );
+    let mut is_whole = true;
+    for file in files.iter() {
+        is_whole &= read(sources, file);
+    }
+    let is_settled = {
+        let found = stored.matches(&sources.of(files));
+        only(&found).is_some_and(|it| it.fit == Fit::Surely || it.class.is_some() && is_whole)
+            || found.len() > 1
+    };
+    if !is_settled {
+        let Some(others) = sources.load_having(attribute, &origin.files) else {
+            return Made::Unknown;
+        };
+        files.extend(others);
+        files.sort_unstable();
+        files.dedup();
+    }
+    let all = sources.of(files);
+    let found = stored.matches(&all);
+    if let Some((field, class, source)) = declared(&all, attribute, &origin.owner) {
+        return of_field(&all, attribute, &found, field, class, source);
+    }
+    match only(&found) {
+        Some(one) if is_said(one, object) => Made::Line(one.source, one.store.node),
+        Some(_) => Made::Unknown,
+        None => of_class(&found, &origin.owner),
+    }
+}
+
+/// Where the program put the object into a container that an attribute has.
+pub fn put<'s>(
+    origin: &Origin,
+    attribute: &str,
+    object: &Object,
+    sources: &'s mut Sources,
+    files: &'s mut Vec<String>,
+) -> Made<'s> {
+    let stored = Stored {
+        attribute,
+        object,
+        classes: &origin.target,
+        owner: &origin.keeper,
+    };
+    files.extend(
+        origin
+            .files
+            .iter()
+            .filter(|file| is_wanted(&origin.keeper, file))
+            .cloned(),
+    );
+    files.extend(
+        sources
+            .load_having(attribute, &origin.files)
+            .unwrap_or_default(),
+    );
+    files.sort_unstable();
+    files.dedup();
+    for file in files.iter() {
+        sources.load(file);
+    }
+    let all = sources.of(files);
+    let found = stored.among(&all, puts);
+    match only(&found) {
+        Some(one) if !is_library_file(one.source.file) => Made::Line(one.source, one.store.node),
+        _ => Made::Unknown,
+    }
+}
+
+/// True for a line of the program's, but not for one that stores a function that it is given: what to change is the
+/// function.
+fn is_said(one: &Match<'_>, object: &Object) -> bool {
+    let value = one.store.value.map_or("", |value| value.kind());
+    let is_given = value == "identifier" && one.fit == Fit::Maybe;
+    let is_function = object.label.starts_with("function ") && object.location.is_some();
+    let is_taker = is_given && is_function;
+    !is_library_file(one.source.file) && !is_taker
+}
+
+/// True for the program's files, and of libraries for those of the owner's class.
+fn is_wanted(owner: &[ClassSource], file: &str) -> bool {
+    let mut classes = owner.iter();
+    !is_library_file(file) || classes.any(|class| class.file.as_deref() == Some(file))
+}
+
+/// The one line that surely stored it, or else the only one. What copies the attribute of another object is not the first.
+fn only<'m, 's>(found: &'m [Match<'s>]) -> Option<&'m Match<'s>> {
+    let of_one_line = |all: &[&'m Match<'s>]| {
+        let line = |it: &Match<'s>| (it.source.file, lines(it.store.node).0);
+        let (&first, others) = all.split_first()?;
+        let is_one = others.iter().all(|it| line(it) == line(first));
+        is_one.then_some(first)
+    };
+    let sure: Vec<_> = found.iter().filter(|it| it.fit == Fit::Surely).collect();
+    match sure.is_empty() {
+        true => {
+            let first: Vec<_> = found.iter().filter(|it| !it.copies).collect();
+            of_one_line(&first)
+        }
+        false => of_one_line(&sure),
+    }
+}
+
+/// The class that all of several statements are of, each for its own object.
+fn of_class<'s>(found: &[Match<'s>], owner: &[ClassSource]) -> Made<'s> {
+    let Some(&Match {
+        source,
+        class: Some(class),
+        ..
+    }) = found.first()
+    else {
+        return Made::Unknown;
+    };
+    let are_alike = found
+        .iter()
+        .all(|it| it.class == Some(class) && it.source.file == source.file);
+    match class_source(owner, source, class) {
+        Some(known) if are_alike && !is_library_file(source.file) => {
+            let line = known.line.unwrap_or(lines(class).0 as u32);
+            Made::Class(short(&known.name).to_owned(), location(source, line))
+        }
+        _ => Made::Unknown,
+    }
+}
+
+/// A field of a class that has its `__init__` made for it, as data classes do.
+fn declared<'s, 'c>(
+    sources: &[Source<'s>],
+    attribute: &str,
+    owner: &'c [ClassSource],
+) -> Option<(Node<'s>, &'c ClassSource, Source<'s>)> {
+    sources.iter().find_map(|&source| {
+        let classes = all(source.syntax.root()).into_iter();
+        classes
+            .filter(|node| node.kind() == "class_definition")
+            .find_map(|class| {
+                let known = class_source(owner, source, class)?;
+                let field = field(source.syntax, class, attribute)?;
+                let is_made =
+                    decorators(source.syntax, class).next().is_some() || !bases(class).is_empty();
+                let body = class.child_by_field_name("body")?;
+                let has_own = children(body)
+                    .into_iter()
+                    .any(|node| is_named(source.syntax, node, "__init__"));
+                (is_made && !has_own).then_some((field, known, source))
+            })
+    })
+}
+
+/// `name: type` in the body of a class.
+fn field<'s>(syntax: &'s Syntax, class: Node<'s>, name: &str) -> Option<Node<'s>> {
+    fields(class).into_iter().find(|field| {
+        let target = field.child_by_field_name("left");
+        target.is_some_and(|target| syntax.of(target) == name)
+    })
+}
+
+fn fields(class: Node<'_>) -> Vec<Node<'_>> {
+    let body = class.child_by_field_name("body").map(children);
+    let parts = body.unwrap_or_default().into_iter();
+    parts
+        .filter_map(|statement| statement.named_child(0))
+        .filter(|node| node.kind() == "assignment" && node.child_by_field_name("type").is_some())
+        .collect()
+}
+
+/// Where the field of a class got the object: by the only call that makes such an object with it, or the only assignment,
+/// if not both may have; otherwise the field.
+fn of_field<'s>(
+    sources: &[Source<'s>],
+    attribute: &str,
+    found: &[Match<'s>],
+    field: Node<'s>,
+    class: &ClassSource,
+    source: Source<'s>,
+) -> Made<'s> {
+    let around = super::syntax::around(field, &["class_definition"]);
+    let position = around.and_then(|class| fields(class).iter().position(|it| *it == field));
+    let name = short(&class.name);
+    let mut calls = Vec::new();
+    for &source in sources {
+        let here = all(source.syntax.root()).into_iter();
+        let gives = here.filter(|node| gives(source.syntax, *node, name, attribute, position));
+        calls.extend(gives.map(|node| (source, node)));
+    }
+    let has_default = field.child_by_field_name("right").is_some();
+    match (&calls[..], found) {
+        ([], [one]) if has_default && !is_library_file(one.source.file) => {
+            Made::Line(one.source, one.store.node)
+        }
+        ([(source, call)], []) => Made::Line(*source, *call),
+        _ => Made::Class(name.to_owned(), location(source, lines(field).0 as u32)),
+    }
+}
+
+/// True for a call that may make an object of a class with a field given.
+fn gives(
+    syntax: &Syntax,
+    call: Node<'_>,
+    class: &str,
+    field: &str,
+    position: Option<usize>,
+) -> bool {
+    if call.kind() != "call" {
+        return false;
+    }
+    let function = call.child_by_field_name("function");
+    let arguments = call.child_by_field_name("arguments").map(children);
+    let (Some(function), Some(arguments)) = (function, arguments) else {
+        return false;
+    };
+    let called = last_part(syntax.of(function));
+    let makes = called == class || called == "cls" || called.starts_with("type(");
+    let is_keyword = |node: &Node<'_>| node.kind() == "keyword_argument";
+    let names_it = arguments
+        .iter()
+        .filter(|node| is_keyword(node))
+        .any(|node| {
+            let name = node.child_by_field_name("name");
+            name.is_some_and(|name| syntax.of(name) == field)
+        });
+    let spreads = arguments.iter().any(|node| node.kind().ends_with("_splat"));
+    let positional = arguments.iter().filter(|node| !is_keyword(node)).count();
+    let is_copied = called == "replace" || called == "evolve";
+    names_it && (makes || is_copied)
+        || makes && (spreads || position.is_some_and(|position| positional > position))
+}
+
+/// What puts something into a container that an attribute has, or stores one with something in it.
+fn puts<'s>(syntax: &'s Syntax, attribute: &str) -> Vec<Store<'s>> {
+    let mut found: Vec<Store<'s>> = all(syntax.root())
+        .into_iter()
+        .filter_map(|node| super::container::put(syntax, node, attribute))
+        .collect();
+    let filled = stores(syntax, attribute).into_iter();
+    found.extend(
+        filled
+            .filter(|store| !is_empty(syntax, store.value))
+            .map(|store| Store {
+                value: None,
+                ..store
+            }),
+    );
+    found
+}
+
+/// True for a new container that has nothing in it.
+fn is_empty(syntax: &Syntax, value: Option<Node<'_>>) -> bool {
+    value.is_some_and(|value| match value.kind() {
+        "list" | "dictionary" | "tuple" => children(value).is_empty(),
+        "call" => {
+            let function = value.child_by_field_name("function");
+            let name = function.map_or("", |function| last_part(syntax.of(function)));
+            let arguments = value.child_by_field_name("arguments").map(children);
+            ["list", "dict", "set", "deque", "OrderedDict"].contains(&name)
+                && arguments.is_some_and(|all| all.is_empty())
+        }
+        _ => false,
+    })
+}
+
+fn location(source: Source<'_>, line: u32) -> Location {
+    Location::from(&crate::capture::Place {
+        file: source.file.to_owned(),
+        line,
+    })
+}

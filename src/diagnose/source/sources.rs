@@ -1,0 +1,103 @@
+//! The files that are read for a report, each once.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::metadata;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+use super::files::read;
+use super::program::{imported, leading};
+use super::syntax::Syntax;
+use super::written::Source;
+use crate::capture::is_library_file;
+
+/// Of more files of a program than these, not all are searched.
+const FILES: usize = 2000;
+
+static LOADED: OnceLock<SystemTime> = OnceLock::new();
+
+/// Remembers that the program runs: a source file that is changed later is not the one that it has read.
+pub fn remember_start() {
+    LOADED.get_or_init(SystemTime::now);
+}
+
+/// The files that were read, by their paths.
+#[derive(Default)]
+pub struct Sources {
+    read: BTreeMap<String, Option<Syntax>>,
+    /// Those of the program's modules, each with the names that it imports, once these are read.
+    program: Vec<(String, HashSet<String>)>,
+    is_listed: bool,
+}
+
+impl Sources {
+    /// For a program whose modules have these files.
+    pub fn new(program: &[String]) -> Self {
+        let file = |file: &String| (file.clone(), HashSet::new());
+        Self {
+            program: program.iter().map(file).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Reads a file, if it is as it was when the program began.
+    pub fn load(&mut self, file: &str) -> Option<&Syntax> {
+        if !self.read.contains_key(file) {
+            self.read.insert(file.to_owned(), unchanged(file));
+        }
+        self.get(file)
+    }
+
+    pub fn get(&self, file: &str) -> Option<&Syntax> {
+        self.read.get(file)?.as_ref()
+    }
+
+    /// Of some files, those that could be read.
+    pub fn of<'s>(&'s self, files: &'s [String]) -> Vec<Source<'s>> {
+        let known = files.iter().filter_map(|file| {
+            Some(Source {
+                file,
+                syntax: self.get(file)?,
+            })
+        });
+        known.collect()
+    }
+
+    /// Reads the files of the program that have a word and lead to some files by way of imports, or are led to, all if
+    /// none of these is of the program; and names them. `None` if there are too many files.
+    pub fn load_having(&mut self, word: &str, known: &[String]) -> Option<Vec<String>> {
+        if self.program.len() > FILES {
+            return None;
+        }
+        if !self.is_listed {
+            self.is_listed = true;
+            for (file, imports) in &mut self.program {
+                *imports = imported(&read(Path::new(file)).unwrap_or_default());
+            }
+        }
+        let is_known = self.program.iter().any(|(file, _)| known.contains(file));
+        let files: Vec<&String> = match is_known {
+            true => leading(&self.program, known),
+            false => self.program.iter().map(|(file, _)| file).collect(),
+        };
+        let has_word =
+            |file: &&String| read(Path::new(file)).is_some_and(|text| text.contains(word));
+        let files: Vec<String> = files.into_iter().filter(has_word).cloned().collect();
+        for file in &files {
+            self.load(file);
+        }
+        Some(files)
+    }
+}
+
+fn unchanged(file: &str) -> Option<Syntax> {
+    if file.starts_with('<') {
+        return None;
+    }
+    let changed = metadata(file).and_then(|facts| facts.modified()).ok()?;
+    if !is_library_file(file) && LOADED.get().is_some_and(|&loaded| changed > loaded) {
+        return None;
+    }
+    Syntax::parse(read(Path::new(file))?)
+}

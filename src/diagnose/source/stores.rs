@@ -1,0 +1,143 @@
+//! The statements of a file that store something in an attribute.
+
+use tree_sitter::Node;
+
+use super::syntax::{Syntax, all, children, is_field, scope};
+
+/// Patterns of several targets, to which something is unpacked.
+const PATTERNS: [&str; 3] = ["pattern_list", "tuple_pattern", "list_pattern"];
+/// Values that have one part for each of such targets.
+const TUPLES: [&str; 3] = ["expression_list", "tuple", "list"];
+
+/// Something that is stored in an attribute.
+#[derive(Clone, Copy)]
+pub struct Store<'s> {
+    /// The expression to show: the assignment, or the call of `setattr`.
+    pub node: Node<'s>,
+    /// The object that has the attribute then; `None` if that is not written there.
+    pub receiver: Option<Node<'s>>,
+    /// What is stored; `None` if that is not written there.
+    pub value: Option<Node<'s>>,
+}
+
+/// All statements of a file that may store something in an attribute, but for numbers, texts and None.
+pub fn stores<'s>(syntax: &'s Syntax, attribute: &str) -> Vec<Store<'s>> {
+    let store = |node: Node<'s>| match node.kind() {
+        "attribute" if is_called(syntax, node, attribute) => {
+            let (shown, value) = bound_by(node)?;
+            Some(Store {
+                node: shown,
+                receiver: node.child_by_field_name("object"),
+                value,
+            })
+        }
+        "call" => set_by_name(syntax, node, attribute),
+        _ => None,
+    };
+    let found = all(syntax.root()).into_iter().filter_map(store);
+    found.filter(|store| !is_constant(store.value)).collect()
+}
+
+/// The assignment that gives a target its value, and that value, if it is written there; `None` for what is no target.
+pub fn bound_by<'s>(target: Node<'s>) -> Option<(Node<'s>, Option<Node<'s>>)> {
+    // The position of the target among those that it is in, the outermost last.
+    let mut positions = Vec::new();
+    let (mut at, mut around) = (target, target.parent()?);
+    while PATTERNS.contains(&around.kind()) {
+        positions.push((at, around));
+        (at, around) = (around, around.parent()?);
+    }
+    match around.kind() {
+        "assignment" if is_field(around, "left", at) => {
+            let mut value = Some(assigned(around)?);
+            for (part, pattern) in positions.into_iter().rev() {
+                value = value.and_then(|value| part_of(value, part, pattern));
+            }
+            Some((around, value))
+        }
+        "for_statement" | "for_in_clause" if is_field(around, "left", at) => Some((target, None)),
+        "as_pattern_target" => Some((around.parent()?, None)),
+        _ => None,
+    }
+}
+
+/// The value of an assignment, also of one with several targets (`a = b = value`).
+fn assigned(assignment: Node<'_>) -> Option<Node<'_>> {
+    let mut value = assignment.child_by_field_name("right")?;
+    while value.kind() == "assignment" {
+        value = value.child_by_field_name("right")?;
+    }
+    Some(value)
+}
+
+/// The part of a value that one of several targets gets.
+fn part_of<'s>(value: Node<'s>, part: Node<'s>, pattern: Node<'s>) -> Option<Node<'s>> {
+    let (targets, values) = (children(pattern), children(value));
+    let is_starred = |node: &Node<'_>| node.kind().starts_with("list_splat");
+    let is_whole = TUPLES.contains(&value.kind())
+        && targets.len() == values.len()
+        && !targets.iter().chain(&values).any(is_starred);
+    let at = targets.iter().position(|target| *target == part)?;
+    is_whole.then(|| values[at])
+}
+
+/// True for values that refer to nothing.
+pub fn is_constant(value: Option<Node<'_>>) -> bool {
+    value.is_some_and(|value| {
+        matches!(
+            value.kind(),
+            "none" | "true" | "false" | "integer" | "float" | "string" | "ellipsis"
+        )
+    })
+}
+
+/// True for `X.attribute`.
+pub fn is_called(syntax: &Syntax, node: Node<'_>, attribute: &str) -> bool {
+    let name = node.child_by_field_name("attribute");
+    name.is_some_and(|name| syntax.of(name) == attribute)
+}
+
+/// The call `setattr(object, name, value)`, if the name is that of the attribute or not written there.
+fn set_by_name<'s>(syntax: &Syntax, call: Node<'s>, attribute: &str) -> Option<Store<'s>> {
+    let function = call.child_by_field_name("function")?;
+    let arguments = children(call.child_by_field_name("arguments")?);
+    let is_method = is_called(syntax, function, "__setattr__");
+    let (receiver, name, value) = match arguments[..] {
+        [receiver, name, value] if is_method || syntax.of(function) == "setattr" => {
+            (Some(receiver), name, value)
+        }
+        [name, value] if is_method => (None, name, value),
+        _ => return None,
+    };
+    // What passes every attribute on is no statement about one.
+    let within = scope(call).and_then(|scope| scope.child_by_field_name("name"));
+    let passes_on = within.is_some_and(|within| syntax.of(within) == "__setattr__");
+    let store = Store {
+        node: call,
+        receiver,
+        value: Some(value),
+    };
+    (!passes_on && may_be_text(syntax, name, attribute)).then_some(store)
+}
+
+/// False for a text that is another one, and for the variable of a loop over other texts.
+fn may_be_text(syntax: &Syntax, expression: Node<'_>, text: &str) -> bool {
+    if expression.kind() == "string" {
+        let written = syntax.of(expression);
+        return written.contains('{') || written.trim_matches(['"', '\'']) == text;
+    }
+    let mut at = expression;
+    while let Some(parent) = at.parent() {
+        let left = parent.child_by_field_name("left");
+        let is_its_loop = parent.kind() == "for_statement"
+            && left.is_some_and(|left| syntax.of(left) == syntax.of(expression));
+        if let (true, Some(all)) = (is_its_loop, parent.child_by_field_name("right")) {
+            let texts = children(all);
+            let are_texts =
+                TUPLES.contains(&all.kind()) && texts.iter().all(|text| text.kind() == "string");
+            return !are_texts || texts.iter().any(|it| may_be_text(syntax, *it, text));
+        }
+        at = parent;
+    }
+    true
+}

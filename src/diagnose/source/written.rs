@@ -1,0 +1,356 @@
+//! Which statement of the program stored an object in an attribute: the only one that may have.
+
+use tree_sitter::Node;
+
+use super::family::{decorators, defined};
+use super::held::last_part;
+use super::reference::named_function;
+use super::stores::{Store, is_called, stores};
+use super::syntax::{
+    Syntax, all, around, children, functions_around, is_field, is_named, lines, scope,
+};
+use crate::capture::{ClassSource, is_library_file};
+use crate::diagnose::case::short;
+use crate::model::report::{Node as Object, NodeKind};
+
+/// Whether a statement stored an object.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fit {
+    No,
+    Maybe,
+    /// It has the function or method that is stored.
+    Surely,
+}
+
+/// A file that was read.
+#[derive(Clone, Copy)]
+pub struct Source<'s> {
+    pub file: &'s str,
+    pub syntax: &'s Syntax,
+}
+
+/// A statement that may have stored the object.
+#[derive(Clone, Copy)]
+pub struct Match<'s> {
+    pub source: Source<'s>,
+    pub store: Store<'s>,
+    pub fit: Fit,
+    /// True if it copies the same attribute of another object.
+    pub copies: bool,
+    /// The class whose method stores it in an attribute of its own object.
+    pub class: Option<Node<'s>>,
+}
+
+/// An object that an attribute of another has.
+pub struct Stored<'a> {
+    pub attribute: &'a str,
+    pub object: &'a Object,
+    /// The classes of the object.
+    pub classes: &'a [ClassSource],
+    /// Those of the object that has the attribute.
+    pub owner: &'a [ClassSource],
+}
+
+/// The code of a function that is stored.
+struct Code<'s> {
+    source: Source<'s>,
+    node: Node<'s>,
+}
+
+impl Stored<'_> {
+    /// The statements of some files that may have stored it.
+    pub fn matches<'s>(&self, sources: &[Source<'s>]) -> Vec<Match<'s>> {
+        self.among(sources, stores)
+    }
+
+    /// As [`Stored::matches`], of other statements that give an attribute something.
+    pub fn among<'s>(
+        &self,
+        sources: &[Source<'s>],
+        statements: fn(&'s Syntax, &str) -> Vec<Store<'s>>,
+    ) -> Vec<Match<'s>> {
+        let code = self.code(sources);
+        let mut found = Vec::new();
+        for &source in sources {
+            for store in statements(source.syntax, self.attribute) {
+                // A library's `setattr` stores what the program gives it.
+                let is_given = store.node.kind() == "call" && is_library_file(source.file);
+                let Some(class) = self.received(source, &store).filter(|_| !is_given) else {
+                    continue;
+                };
+                let value = store.value;
+                let fit = value.map_or(Fit::Maybe, |it| self.value(source, it, code.as_ref()));
+                if fit != Fit::No {
+                    found.push(Match {
+                        source,
+                        store,
+                        fit,
+                        copies: value
+                            .is_some_and(|it| is_called(source.syntax, it, self.attribute)),
+                        class,
+                    });
+                }
+            }
+        }
+        found
+    }
+
+    fn code<'s>(&self, sources: &[Source<'s>]) -> Option<Code<'s>> {
+        sources.iter().find_map(|&source| {
+            let node = named_function(source.syntax, self.object, source.file)?;
+            Some(Code { source, node })
+        })
+    }
+
+    /// The class whose own object a statement gives the attribute, if that may be the owner; `None` if it cannot be.
+    fn received<'s>(&self, source: Source<'s>, store: &Store<'s>) -> Option<Option<Node<'s>>> {
+        let Source { syntax, .. } = source;
+        let Some(receiver) = store.receiver else {
+            // `super().__setattr__(name, value)`
+            let class = around(store.node, &["class_definition"])?;
+            return is_one_of(self.owner, source, class).then_some(Some(class));
+        };
+        if receiver.kind() != "identifier" {
+            let of_class = syntax.of(receiver).ends_with(".__class__")
+                || syntax.of(receiver).starts_with("type(");
+            return (!of_class).then_some(None);
+        }
+        match own_object(syntax, store.node, syntax.of(receiver)) {
+            Own::Object(class) => is_one_of(self.owner, source, class).then_some(Some(class)),
+            Own::Class => None,
+            Own::No => {
+                let is_class = !defined(syntax, syntax.of(receiver)).is_empty();
+                let class = class_of_variable(syntax, store.node, syntax.of(receiver));
+                let fits = class.is_none_or(|class| is_one_of(self.owner, source, class));
+                (fits && !is_class).then_some(None)
+            }
+        }
+    }
+
+    /// Whether an expression may be the object.
+    fn value(&self, source: Source<'_>, value: Node<'_>, code: Option<&Code<'_>>) -> Fit {
+        let syntax = source.syntax;
+        let parts = match value.kind() {
+            "parenthesized_expression" | "boolean_operator" => children(value),
+            "conditional_expression" => {
+                // The one in the middle is the condition.
+                let parts = children(value);
+                parts.into_iter().step_by(2).collect()
+            }
+            "named_expression" => value.child_by_field_name("value").into_iter().collect(),
+            _ => Vec::new(),
+        };
+        if !parts.is_empty() {
+            let fits = parts.into_iter().map(|part| self.value(source, part, code));
+            return fits.max().unwrap_or(Fit::Maybe);
+        }
+        let label = self.object.label.as_str();
+        if label.starts_with("function ") {
+            return code.map_or_else(|| as_callable(value), |code| is_made(code, source, value));
+        }
+        if let Some(name) = label.strip_prefix("bound method ") {
+            return match has_name(syntax, value, short(name)) {
+                true => Fit::Surely,
+                false => as_callable(value),
+            };
+        }
+        self.plain(source, value)
+    }
+
+    /// As [`Stored::value`], of an object that is no function.
+    fn plain(&self, source: Source<'_>, value: Node<'_>) -> Fit {
+        let syntax = source.syntax;
+        let type_name = self.object.type_name.as_str();
+        let fits = match value.kind() {
+            "list" | "list_comprehension" => type_name == "list",
+            "dictionary" | "dictionary_comprehension" => type_name == "dict",
+            "set" | "set_comprehension" => type_name == "set",
+            "tuple" | "expression_list" => type_name == "tuple",
+            "generator_expression" => type_name == "generator",
+            "lambda"
+            | "string"
+            | "concatenated_string"
+            | "none"
+            | "true"
+            | "false"
+            | "integer"
+            | "float" => false,
+            "identifier" => match own_object(syntax, value, syntax.of(value)) {
+                Own::Object(class) => is_one_of(self.classes, source, class),
+                Own::Class => self.object.kind == NodeKind::Class,
+                Own::No => {
+                    let class = class_of_variable(syntax, value, syntax.of(value));
+                    class.is_none_or(|class| is_one_of(self.classes, source, class))
+                        && !is_function(syntax, value)
+                }
+            },
+            "call" => {
+                let made = class_made(syntax, value);
+                made.is_none_or(|class| is_one_of(self.classes, source, class))
+            }
+            _ => true,
+        };
+        if fits { Fit::Maybe } else { Fit::No }
+    }
+}
+
+/// Whether an expression makes or is a function of which the code is known.
+fn is_made(code: &Code<'_>, source: Source<'_>, value: Node<'_>) -> Fit {
+    let syntax = source.syntax;
+    let is_here = std::ptr::eq(code.source.syntax, syntax);
+    if is_here && value.byte_range().contains(&code.node.start_byte()) {
+        return Fit::Surely;
+    }
+    let own = code.node.child_by_field_name("name");
+    let own = own.map(|name| code.source.syntax.of(name));
+    if value.kind() == "identifier" {
+        let is_it = is_here && own == Some(syntax.of(value)) && scope(value) == scope(code.node);
+        let is_other = is_function(syntax, value) && !is_it;
+        return match (is_it, is_other) {
+            (true, _) => Fit::Surely,
+            (_, true) => Fit::No,
+            _ => Fit::Maybe,
+        };
+    }
+    // A call of the function that the other is in, as of a decorator.
+    let called = value.child_by_field_name("function");
+    let called = called.map(|called| last_part(syntax.of(called)));
+    let mut makers = functions_around(code.node).into_iter();
+    let is_maker = called
+        .is_some_and(|called| makers.any(|maker| is_named(code.source.syntax, maker, called)));
+    let passes_it = is_here
+        && own.is_some_and(|own| !syntax.variables(value, own).is_empty())
+        && scope(value) == scope(code.node);
+    match is_maker || passes_it {
+        true => Fit::Surely,
+        false => as_callable(value),
+    }
+}
+
+/// Whether an expression may be a function that is made elsewhere.
+fn as_callable(value: Node<'_>) -> Fit {
+    match value.kind() {
+        "identifier" | "attribute" | "call" | "subscript" | "await" => Fit::Maybe,
+        _ => Fit::No,
+    }
+}
+
+/// True if a part of an expression is called so.
+fn has_name(syntax: &Syntax, expression: Node<'_>, name: &str) -> bool {
+    all(expression).into_iter().any(|part| {
+        let is_called = part.parent().is_some_and(|parent| {
+            parent.kind() == "call" && is_field(parent, "function", part)
+                || parent.kind() == "attribute" && is_field(parent, "object", part)
+        });
+        let called = match part.kind() {
+            "attribute" => part.child_by_field_name("attribute"),
+            "identifier" if syntax.is_variable(part) => Some(part),
+            _ => None,
+        };
+        !is_called && called.is_some_and(|called| syntax.of(called) == name)
+    })
+}
+
+/// What the first parameter of a method is.
+enum Own<'s> {
+    Object(Node<'s>),
+    Class,
+    No,
+}
+
+/// Whether a variable is the first parameter of a method around a node.
+fn own_object<'s>(syntax: &Syntax, node: Node<'s>, variable: &str) -> Own<'s> {
+    let method = functions_around(node).into_iter().find(|function| {
+        let parameters = function.child_by_field_name("parameters");
+        parameters.is_some_and(|all| !syntax.bindings(all, variable).is_empty())
+    });
+    let Some(method) = method else {
+        return Own::No;
+    };
+    let parameters = method.child_by_field_name("parameters").map(children);
+    let first = parameters.and_then(|all| all.into_iter().next());
+    let is_first = first.is_some_and(|first| {
+        let name = syntax.of(first).split([':', '=']).next();
+        name.is_some_and(|name| name.trim_end() == variable)
+    });
+    let class = around(method, &["class_definition", "function_definition"]);
+    let class = class.filter(|class| class.kind() == "class_definition" && is_first);
+    let Some(class) = class else {
+        return Own::No;
+    };
+    let is_decorated = |name: &str| decorators(syntax, method).any(|it| it.contains(name));
+    if is_decorated("staticmethod") {
+        return Own::No;
+    }
+    let of_class = ["__new__", "__init_subclass__", "__class_getitem__"];
+    match is_decorated("classmethod") || of_class.iter().any(|it| is_named(syntax, method, it)) {
+        true => Own::Class,
+        false => Own::Object(class),
+    }
+}
+
+/// The class of the file that a variable has an object of, by its only assignment or the type of the parameter.
+fn class_of_variable<'s>(syntax: &'s Syntax, node: Node<'s>, variable: &str) -> Option<Node<'s>> {
+    let within = scope(node).unwrap_or_else(|| syntax.root());
+    let [binding] = syntax.bindings(within, variable)[..] else {
+        return None;
+    };
+    let parameters = within.child_by_field_name("parameters");
+    let is_parameter =
+        parameters.is_some_and(|all| all.byte_range().contains(&binding.start_byte()));
+    let parent = binding
+        .parent()
+        .filter(|_| is_parameter || scope(binding) == scope(node))?;
+    if let Some(written) = parent.child_by_field_name("type") {
+        return only_class(syntax, syntax.of(written).trim_matches(['"', '\'']));
+    }
+    let is_target = parent.kind() == "assignment" && is_field(parent, "left", binding);
+    let value = parent.child_by_field_name("right").filter(|_| is_target)?;
+    class_made(syntax, value)
+}
+
+/// The class of the file that a call makes an object of.
+fn class_made<'s>(syntax: &'s Syntax, call: Node<'_>) -> Option<Node<'s>> {
+    let function = call.child_by_field_name("function")?;
+    (function.kind() == "identifier").then(|| only_class(syntax, syntax.of(function)))?
+}
+
+fn only_class<'s>(syntax: &'s Syntax, name: &str) -> Option<Node<'s>> {
+    if syntax.bindings(syntax.root(), name).len() != 1 {
+        return None;
+    }
+    defined(syntax, name).pop()
+}
+
+/// True for the name of a function that stands in the same scope.
+fn is_function(syntax: &Syntax, name: Node<'_>) -> bool {
+    let within = scope(name).unwrap_or_else(|| syntax.root());
+    let bindings = syntax.bindings(within, syntax.of(name));
+    let is_definition = |binding: &Node<'_>| {
+        let parent = binding.parent();
+        parent.is_some_and(|parent| parent.kind() == "function_definition")
+    };
+    !bindings.is_empty() && bindings.iter().all(is_definition)
+}
+
+/// True if a class of a file is one of those.
+pub fn is_one_of(classes: &[ClassSource], source: Source<'_>, class: Node<'_>) -> bool {
+    class_source(classes, source, class).is_some()
+}
+
+/// What is known of a class of a file.
+pub fn class_source<'c>(
+    classes: &'c [ClassSource],
+    source: Source<'_>,
+    class: Node<'_>,
+) -> Option<&'c ClassSource> {
+    let file_name = |file: &str| file.rsplit(['/', '\\']).next().map(str::to_owned);
+    let (first, last) = lines(class);
+    classes.iter().find(|known| {
+        let file = known.file.as_deref();
+        let is_within = |&line: &u32| (first..=last).contains(&(line as usize));
+        is_named(source.syntax, class, short(&known.name))
+            && file.is_none_or(|file| file_name(file) == file_name(source.file))
+            && known.line.as_ref().is_none_or(is_within)
+    })
+}

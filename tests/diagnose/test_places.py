@@ -1,0 +1,508 @@
+"""The place that a leak is said to be at: the line that stored the reference, or none."""
+
+from __future__ import annotations
+
+import gc
+import importlib.util
+import os
+import sys
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import cyclescope
+
+pytestmark = pytest.mark.usefixtures("collector_paused")
+
+HEADER = """
+import functools
+import types
+from collections import namedtuple
+from dataclasses import dataclass, field
+from typing import Any
+import numpy
+
+
+def array():
+    return numpy.zeros(5000)
+
+"""
+
+
+@pytest.fixture
+def loaded() -> Iterator[list[str]]:
+    names: list[str] = []
+    yield names
+    for name in names:
+        vars(sys.modules.pop(name)).clear()
+
+
+def module_of(text: str, folder: Path, loaded: list[str], name: str = "places_told") -> Any:
+    file = folder / f"{name}.py"
+    file.write_text(HEADER + text)
+    # A file that is newer than the process is not what the process has read.
+    os.utime(file, (0, 0))
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    loaded.append(name)
+    spec.loader.exec_module(module)
+    return module
+
+
+def told(module: Any) -> list[str]:
+    gc.collect()
+    module.go()
+    leaks = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    return [" ".join(leak.to_text().split()) for leak in leaks]
+
+
+def line_of(text: str, mark: str = "# here") -> int:
+    (line,) = [n for n, it in enumerate((HEADER + text).splitlines(), 1) if mark in it]
+    return line
+
+
+STORED = {
+    "a base class": """
+class World:
+    def __init__(self):
+        self.array, self.agents = array(), []
+
+class Agent:
+    def __init__(self, world):
+        self.world = world  # here
+
+class Plain(Agent):
+    pass
+
+def go():
+    world = World()
+    world.agents.append(Plain(world))
+""",
+    "a tuple": """
+class Doc:
+    def __init__(self, up=None):
+        self.up, self.kids, self.array = up, [], array()  # here
+        if up:
+            up.kids.append(self)
+
+def go():
+    Doc(Doc())
+""",
+    "another class": """
+class Layer:
+    def __init__(self):
+        self.parent = None
+        self.array = array()
+
+    def reset(self):
+        self.parent = None
+
+    def rename(self, other):
+        self.parent = other.parent
+
+class Net:
+    def __init__(self):
+        self.layers = {}
+
+    def add(self, name, layer):
+        self.layers[name] = layer
+        layer.parent = self  # here
+        return self
+
+def go():
+    Net().add("a", Layer())
+""",
+    "a function": """
+class Tree:
+    def __init__(self):
+        self.array, self.kids = array(), []
+
+class Leaf:
+    pass
+
+def go():
+    tree, leaf = Tree(), Leaf()
+    leaf.tree = tree  # here
+    tree.kids.append(leaf)
+""",
+    "a decorator": """
+def timed(fn):
+    @functools.wraps(fn)
+    def inner(*args):
+        return fn(*args)
+    return inner
+
+class Op:
+    def __init__(self):
+        self.array = array()
+        self.compute = timed(timed(self.compute))  # here
+
+    def compute(self):
+        return self.array.sum()
+
+def go():
+    Op()
+""",
+    "a loop of setattr": """
+class Model:
+    def __init__(self):
+        self.array = array()
+
+    def loss(self):
+        return self.array.sum()
+
+def wrap(fn):
+    def wrapped(*args):
+        return fn(*args)
+    return wrapped
+
+def go():
+    model = Model()
+    for name in ("loss",):
+        setattr(model, name, wrap(getattr(model, name)))  # here
+    setattr(model, "other", 1)
+""",
+    "a method type": """
+class Adam:
+    def __init__(self):
+        self.array = array()
+
+    def step(self):
+        return self.array
+
+def go():
+    adam = Adam()
+    original = adam.step
+    def step(self):
+        return original()
+    adam.step = types.MethodType(step, adam)  # here
+""",
+    "the call of a data class": """
+@dataclass(eq=False)
+class Step:
+    data: Any
+    prev: Any = None
+    next: Any = None
+
+def go():
+    first = Step(array())
+    second = Step(array(), prev=first)  # here
+    first.next = second
+""",
+    "an assignment to a data class": """
+@dataclass(eq=False)
+class Step:
+    data: Any
+    prev: Any = None
+
+class Episode:
+    def __init__(self):
+        self.steps = []
+
+def go():
+    episode = Episode()
+    step = Step(array())
+    step.prev = episode  # here
+    episode.steps.append(step)
+""",
+    "an item of a named tuple's list": """
+Context = namedtuple("Context", "data told_later")
+
+def go():
+    context = Context(array(), [])
+    context.told_later.append(("save", context))  # here
+""",
+}
+
+
+@pytest.mark.parametrize("case", STORED)
+def test_the_line_that_stores_it_is_the_place(
+    case: str, tmp_path: Path, loaded: list[str]
+) -> None:
+    text = STORED[case]
+    (leak,) = told(module_of(text, tmp_path, loaded))
+    assert f"places_told.py:{line_of(text)}: " in leak, leak
+    assert "in class" not in leak
+    assert "tracemalloc" not in leak
+
+
+FIELD = """
+@dataclass(eq=False)
+class Clip:
+    data: Any
+    reel: Any = None  # here
+
+@dataclass(eq=False)
+class Reel:
+    clips: list = field(default_factory=list)
+
+def other():
+    return Clip(array(), Reel())
+
+def go():
+    reel, clip = Reel(), Clip(array())
+    clip.reel = reel
+    reel.clips.append(clip)
+"""
+
+
+def test_where_a_call_or_an_assignment_may_have_it_is_the_field(
+    tmp_path: Path, loaded: list[str]
+) -> None:
+    (leak,) = told(module_of(FIELD, tmp_path, loaded))
+    assert f"places_told.py:{line_of(FIELD)}, in class `Clip`: " in leak, leak
+
+
+SEVERAL = {
+    "two functions": """
+class Tree:
+    def __init__(self):
+        self.array, self.kids = array(), []
+
+    def grow(self, leaf):
+        leaf.tree = self
+        self.kids.append(leaf)
+
+class Leaf:
+    def __init__(self):
+        self.tree = None
+
+def never(leaf, tree):
+    leaf.tree = tree
+
+def go():
+    Tree().grow(Leaf())
+""",
+    "by another name": """
+class Tree:
+    def __init__(self):
+        self.array, self.kids = array(), []
+
+class Leaf:
+    def show(self):
+        return self.tree
+
+def go():
+    tree, leaf = Tree(), Leaf()
+    leaf.__dict__.update(tree=tree)
+    tree.kids.append(leaf)
+""",
+}
+
+
+@pytest.mark.parametrize("case", SEVERAL)
+def test_where_several_lines_may_have_or_none_no_place_is_said(
+    case: str, tmp_path: Path, loaded: list[str]
+) -> None:
+    (leak,) = told(module_of(SEVERAL[case], tmp_path, loaded))
+    assert " Fix: `Leaf.tree` is a Tree" in leak, leak
+
+
+BASE = """
+class Agent:
+    def show(self):  # here
+        return self.world
+
+    def enter(self, world):
+        self.world = world
+
+    def move(self, world):
+        self.world = world
+
+class Plain(Agent):
+    pass
+
+class World:
+    def __init__(self):
+        self.array, self.agents = array(), []
+
+def go():
+    world, agent = World(), Plain()
+    agent.enter(world)
+    world.agents.append(agent)
+"""
+
+
+def test_the_base_class_that_stores_it_is_named(tmp_path: Path, loaded: list[str]) -> None:
+    (leak,) = told(module_of(BASE, tmp_path, loaded))
+    assert f"places_told.py:{line_of(BASE)}, in class `Agent`: " in leak, leak
+
+
+ELSEWHERE = """
+import places_told
+
+def go():
+    tree, leaf = places_told.Tree(), places_told.Leaf()
+    leaf.tree = tree
+    tree.kids.append(leaf)
+"""
+DECOY = """
+class Tree:
+    def __init__(self):
+        self.array, self.kids = array(), []
+
+class Leaf:
+    def __init__(self):
+        self.tree = None
+
+class Fir:
+    def grow(self, leaf):
+        leaf.tree = self
+"""
+
+
+@pytest.mark.parametrize("decoy", [False, True])
+def test_another_module_of_the_program_may_have_stored_it(
+    decoy: bool, tmp_path: Path, loaded: list[str]
+) -> None:
+    more = "\ndef plant(leaf, tree):\n    leaf.tree = tree\n" if decoy else ""
+    module_of(DECOY + more, tmp_path, loaded)
+    main = module_of(ELSEWHERE, tmp_path, loaded, "places_of_main")
+    (leak,) = told(main)
+    line = line_of(ELSEWHERE, "leaf.tree = tree")
+    assert (f"places_of_main.py:{line}: " in leak) != decoy, leak
+    assert (" Fix: `Leaf.tree` is a Tree" in leak) == decoy
+
+
+EXCEPTION = """
+def load(again):
+    data = array()
+    value, first = 0, None
+    other = last = None
+    try:
+        raise KeyError("a")
+    except KeyError as e:
+        value, first = 1, e  # here
+    if again:
+        raise first
+    return data.sum() + value
+
+def go():
+    try:
+        load(True)
+    except KeyError:
+        pass
+    load(False)
+"""
+
+
+def test_a_variable_that_keeps_an_exception_is_one_leak(
+    tmp_path: Path, loaded: list[str]
+) -> None:
+    (leak,) = told(module_of(EXCEPTION, tmp_path, loaded))
+    assert f"places_told.py:{line_of(EXCEPTION)}: The local variable `first`" in leak, leak
+
+
+def test_a_wrapper_is_not_said_to_be_where_another_function_is(
+    tmp_path: Path, loaded: list[str]
+) -> None:
+    text = STORED["a decorator"].replace("timed(timed(self.compute))", "timed(self.compute)")
+    (leak,) = told(module_of(text, tmp_path, loaded))
+    assert "`Op.compute` is a wrapper of `compute`, whose closure variable `fn`" in leak, leak
+
+
+NAMELESS = """
+def go():
+    items = {"array": array()}
+    items["all"] = [items]
+"""
+
+
+@pytest.mark.parametrize("traced", [False, True])
+def test_nobody_who_traces_is_told_to_trace(
+    traced: bool, tmp_path: Path, loaded: list[str]
+) -> None:
+    module = module_of(NAMELESS, tmp_path, loaded)
+    if traced:
+        tracemalloc.start(4)
+    try:
+        (leak,) = told(module)
+    finally:
+        tracemalloc.stop()
+    assert ("Run with `python -X tracemalloc" in leak) != traced, leak
+    if traced:
+        assert f"allocated at {tmp_path / 'places_told.py'}:" in leak, leak
+
+
+WRAPPED_IN_A_LOOP = """
+class Model:
+    def __init__(self):
+        self.array = array()
+
+    def forward(self):
+        return self.array
+
+    def loss(self):
+        return self.array.sum()
+
+def wrap(fn):
+    def wrapped(*args):
+        return fn(*args)
+    return wrapped
+
+def go():
+    model = Model()
+    for name in ("forward", "loss"):
+        setattr(model, name, wrap(getattr(model, name)))  # here
+"""
+
+
+def test_methods_that_one_line_wraps_get_the_same_advice(
+    tmp_path: Path, loaded: list[str]
+) -> None:
+    leaks = told(module_of(WRAPPED_IN_A_LOOP, tmp_path, loaded))
+    assert len(leaks) == 2
+    for leak, name in zip(sorted(leaks, key=lambda it: "`Model.loss`" in it), ("forward", "loss"), strict=True):
+        assert f"places_told.py:{line_of(WRAPPED_IN_A_LOOP)}: `Model.{name}` is the function" in leak
+        assert f"Remove `Model.{name}` when it is no longer needed." in leak
+
+
+TWICE = """
+class Node:
+    def __init__(self):
+        self.array = array()
+
+def link(one, other):
+    one.parent = [other]
+    other.parent = [one]
+
+def go():
+    link(Node(), Node())
+    top, one, other = Node(), Node(), Node()
+    top.kids = (one, other)
+    one.parent, other.parent = [top], [top]
+"""
+
+
+def test_the_same_removal_is_said_once(tmp_path: Path, loaded: list[str]) -> None:
+    for leak in told(module_of(TWICE, tmp_path, loaded)):
+        assert leak.lower().count("remove the item at `[0]` from the list `node.parent`") <= 1
+
+
+FAILURE = """
+class Failure(Exception):
+    def __init__(self):
+        self.array = array()
+        self.brief = lambda: tuple(self.array.shape)
+
+    def show(self):
+        return self.brief()
+
+def go():
+    Failure().show()
+"""
+
+
+def test_the_advice_says_what_the_patch_does(tmp_path: Path, loaded: list[str]) -> None:
+    module = module_of(FAILURE, tmp_path, loaded)
+    gc.collect()
+    module.go()
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert (leak.patch is None) or ("weakref.ref(self)" in leak.advice), leak.advice
+    assert "weakref.ref(self)" in leak.advice
