@@ -846,6 +846,9 @@ class Cut:
     def location(self) -> str | None:
         """``file:line`` to change."""
     @property
+    def in_class(self) -> str | None:
+        """The class that stores the reference, if no line is known and it is not the object's."""
+    @property
     def proven(self) -> bool:
         """True if the graph shows that the buffers go once all cuts of the leak are made."""
     @property
