@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::found::{Behind, Detail, Found};
-use super::process::{cells, framework_versions, importing, process, process_group, rank};
+use super::process::{cells, framework_versions, importing, process, process_group, program, rank};
 use super::room::{FEW, ROOM_FOR_OBJECT, ask_for_room};
-use crate::capture::{Classes, class_name, globals_used, program_files};
+use crate::capture::{Classes, class_name, globals_used};
 use crate::collector::{Epoch, Epochs};
 use crate::cpython::{
     Builtins, CurrentFrames, GcModule, HeadLayout, Layouts, TypeTable, WeakReferences, module_count,
@@ -19,7 +19,7 @@ use crate::cpython::{
 use crate::device::{DeviceSelection, Frameworks, Reading, gpu_names};
 use crate::diagnose::Diagnoses;
 use crate::diagnose::library::say_whose;
-use crate::diagnose::source::show_source;
+use crate::diagnose::source::{Program, show_source};
 use crate::graph::hide_unless_code;
 use crate::memory::Marks;
 use crate::memory::array::in_turn;
@@ -55,6 +55,7 @@ impl Look {
 pub(crate) struct Asked {
     rank: Option<Rank>,
     cells: Cells,
+    program: Program,
 }
 
 /// Reads the objects of the interpreter that it was made in.
@@ -175,9 +176,12 @@ impl Inspector {
 
     /// What [`Inspector::finish`] needs. Runs code of `torch.distributed` and of IPython, so never within a collection.
     pub(crate) fn ask(py: Python<'_>) -> Asked {
+        let (cells, mut program) = (cells(py), program(py));
+        program.is_typed_in |= !cells.is_empty();
         Asked {
             rank: rank(py),
-            cells: cells(py),
+            cells,
+            program,
         }
     }
 
@@ -195,7 +199,7 @@ impl Inspector {
         if redacted {
             redact(report);
         } else {
-            show_source(report);
+            show_source(report, &asked.program);
         }
     }
 
@@ -405,7 +409,6 @@ impl Inspector {
         collection.pause_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX);
         let mut report = Report::new(self.process_now(py), now(), collection);
         report.leaks = leaks;
-        report.program_files = program_files(&self.builtins, py);
         report.epochs = epochs;
         report.sort_leaks();
         for leak in &mut report.leaks {

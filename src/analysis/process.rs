@@ -7,9 +7,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyModule};
 
 use crate::capture::is_library_file;
+use crate::cpython::read::{each_module, printable};
 use crate::cpython::{
     Builtins, attribute, dict_items, find_item, imported, module_count, new_text, text_of,
 };
+use crate::diagnose::source::Program;
 use crate::model::cells::Cells;
 use crate::model::rank::Rank;
 use crate::model::report::Process;
@@ -71,6 +73,29 @@ pub(super) fn cells(py: Python<'_>) -> Cells {
     cells
         .map(|(file, number)| (file, format!("In[{number}]")))
         .collect()
+}
+
+/// Where the source of the program is, but for that of cyclescope. Reads the modules' own names and runs no code.
+pub(super) fn program(py: Python<'_>) -> Program {
+    let mut files = Vec::new();
+    let mut is_typed_in = false;
+    each_module(py, &mut |name, module| {
+        let name = text_of(name).unwrap_or_default();
+        let Ok(names) = module.cast::<PyModule>().map(|module| module.dict()) else {
+            return;
+        };
+        let has = |name| names.get_item(name).ok().flatten();
+        is_typed_in |= name == "sys" && has(intern!(py, "ps1")).is_some();
+        let is_ours = name.split('.').next() == Some("cyclescope");
+        let file = has(intern!(py, "__file__")).filter(|_| !is_ours);
+        let file = file
+            .and_then(|file| text_of(&file))
+            .map(|file| printable(&file));
+        files.extend(file.filter(|file| file.ends_with(".py") && !is_library_file(file)));
+    });
+    files.sort_unstable();
+    files.dedup();
+    Program { files, is_typed_in }
 }
 
 /// The names in `torch.distributed`, if the program has initialised its process group.

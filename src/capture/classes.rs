@@ -7,7 +7,6 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyType};
 use rustc_hash::FxHashMap;
 
-use super::modules::file_of_module;
 use super::places::{code_place, function_code, function_place, qualname};
 use super::{ClassSource, Place, WeakReferences};
 use crate::cpython::attributes::{class_items, first_of_kind};
@@ -311,4 +310,11 @@ fn has_name_of_code(
         }
         _ => false,
     }
+}
+
+/// The `__file__` of a module.
+fn file_of_module(builtins: &Builtins, module: &Bound<'_, PyAny>) -> Option<String> {
+    let names = builtins.module_dict.get(module)?;
+    let file = text_of(&find_item("__file__", |f| dict_items(&names, f))?)?;
+    Some(printable(&file))
 }

@@ -27,8 +27,6 @@ mod makers;
 #[cfg(feature = "python")]
 mod methods;
 #[cfg(feature = "python")]
-mod modules;
-#[cfg(feature = "python")]
 mod names;
 #[cfg(feature = "python")]
 mod places;
@@ -58,7 +56,6 @@ pub(crate) use {
     globals::{globals_used, may_fill},
     live::{Ask, LiveObjects, NotTaken},
     makers::{Makers, method_locals},
-    modules::program_files,
     names::name_references,
     places::function_code,
     running::{

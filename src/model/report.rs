@@ -51,9 +51,6 @@ pub struct Report {
     /// for; `None` where it is not known. A fact about this process, which is not written out.
     #[serde(skip)]
     pub epochs: HashMap<String, Vec<Option<u64>>>,
-    /// The source files of the program's own modules. A fact about this process, which is not written out.
-    #[serde(skip)]
-    pub program_files: Vec<String>,
 }
 
 /// The process that a report is about.
@@ -476,7 +473,6 @@ impl Report {
             processes: Vec::new(),
             earlier: None,
             epochs: HashMap::new(),
-            program_files: Vec::new(),
         }
     }
 

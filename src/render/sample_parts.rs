@@ -31,7 +31,6 @@ pub fn report(leaks: Vec<Leak>, garbage_objects: u64) -> Report {
         leaks,
         notes: vec![],
         epochs: HashMap::new(),
-        program_files: Vec::new(),
         processes: vec![],
         earlier: None,
     }

@@ -458,6 +458,5 @@ fn with_leaks(report: &Report, leaks: Vec<Leak>) -> Report {
         processes: report.processes.clone(),
         earlier: report.earlier.clone(),
         epochs: report.epochs.clone(),
-        program_files: report.program_files.clone(),
     }
 }

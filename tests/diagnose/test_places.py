@@ -211,6 +211,20 @@ def go():
     step.prev = episode  # here
     episode.steps.append(step)
 """,
+    "an update of the dict": """
+class Tree:
+    def __init__(self):
+        self.array, self.kids = array(), []
+
+class Leaf:
+    def show(self):
+        return self.tree
+
+def go():
+    tree, leaf = Tree(), Leaf()
+    leaf.__dict__.update(tree=tree)  # here
+    tree.kids.append(leaf)
+""",
     "an item of a named tuple's list": """
 Context = namedtuple("Context", "data told_later")
 
@@ -277,25 +291,11 @@ def never(leaf, tree):
 def go():
     Tree().grow(Leaf())
 """,
-    "by another name": """
-class Tree:
-    def __init__(self):
-        self.array, self.kids = array(), []
-
-class Leaf:
-    def show(self):
-        return self.tree
-
-def go():
-    tree, leaf = Tree(), Leaf()
-    leaf.__dict__.update(tree=tree)
-    tree.kids.append(leaf)
-""",
 }
 
 
 @pytest.mark.parametrize("case", SEVERAL)
-def test_where_several_lines_may_have_or_none_no_place_is_said(
+def test_where_several_lines_may_have_no_place_is_said(
     case: str, tmp_path: Path, loaded: list[str]
 ) -> None:
     (leak,) = told(module_of(SEVERAL[case], tmp_path, loaded))

@@ -35,7 +35,7 @@ use self::place::{Made, made, put};
 use self::project::others_allow;
 use self::reference::{Reference, shown};
 use self::sources::Sources;
-pub use self::sources::remember_start;
+pub use self::sources::{Program, remember_start};
 use self::syntax::Syntax;
 use self::written::Source;
 use crate::capture::{ClassSource, ReferenceName, is_library_file};
@@ -48,8 +48,8 @@ const LEAKS: usize = 20;
 /// Adds to the leaks of a report the program's own lines, and the change of them if nothing is found that could notice it.
 ///
 /// Reads files, which may take a while: never call it while the program waits for a collection.
-pub fn show_source(report: &mut Report) {
-    let mut sources = Sources::new(&report.program_files);
+pub fn show_source(report: &mut Report, program: &Program) {
+    let mut sources = Sources::new(program);
     for leak in report.leaks.iter_mut().take(LEAKS) {
         if !leak.is_library() {
             show(leak, &mut sources);

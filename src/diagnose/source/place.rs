@@ -23,8 +23,8 @@ pub enum Made<'s> {
     Unknown,
 }
 
-/// Where the program stored the object in an attribute. Of the files that the leak's objects are from, one statement may
-/// have; if that is of another class than the owner's, no other of the program.
+/// Where the program stored the object in an attribute: the only statement that may have, of the files that the leak's
+/// objects are from and of those that these lead to or are led to from.
 pub fn made<'s>(
     origin: &Origin,
     attribute: &str,
@@ -37,31 +37,18 @@ pub fn made<'s>(
         object,
         classes: &origin.target,
         owner: &origin.owner,
+        files: &origin.files,
     };
-    let read = |sources: &mut Sources, file: &String| sources.load(file).is_some();
-    files.extend(
-        origin
-            .files
-            .iter()
-            .filter(|file| is_wanted(&origin.owner, file))
-            .cloned(),
-    );
-    let mut is_whole = true;
+    files.extend(wanted(origin, &origin.owner));
     for file in files.iter() {
-        is_whole &= read(sources, file);
+        sources.load(file);
     }
-    let is_settled = {
-        let found = stored.matches(&sources.of(files));
-        only(&found).is_some_and(|it| it.fit == Fit::Surely || it.class.is_some() && is_whole)
-            || found.len() > 1
-    };
-    if !is_settled {
-        let Some(others) = sources.load_having(attribute, &origin.files) else {
-            return Made::Unknown;
-        };
-        files.extend(others);
-        files.sort_unstable();
-        files.dedup();
+    let found = stored.matches(&sources.of(files));
+    let mut is_all = true;
+    if only(&found).is_none_or(|it| it.fit != Fit::Surely) {
+        let others = sources.load_having(attribute, &origin.files);
+        is_all = others.is_some();
+        add(files, others.unwrap_or_default());
     }
     let all = sources.of(files);
     let found = stored.matches(&all);
@@ -69,7 +56,10 @@ pub fn made<'s>(
         return of_field(&all, attribute, &found, field, class, source);
     }
     match only(&found) {
-        Some(one) if is_said(one, object) => Made::Line(one.source, one.store.node),
+        Some(one) if is_all && one.is_near || one.class.is_some() => match is_said(one, object) {
+            true => Made::Line(one.source, one.store.node),
+            false => Made::Unknown,
+        },
         Some(_) => Made::Unknown,
         None => of_class(&found, &origin.owner),
     }
@@ -88,28 +78,24 @@ pub fn put<'s>(
         object,
         classes: &origin.target,
         owner: &origin.keeper,
+        files: &origin.files,
     };
-    files.extend(
-        origin
-            .files
-            .iter()
-            .filter(|file| is_wanted(&origin.keeper, file))
-            .cloned(),
-    );
-    files.extend(
-        sources
-            .load_having(attribute, &origin.files)
-            .unwrap_or_default(),
-    );
-    files.sort_unstable();
-    files.dedup();
+    files.extend(wanted(origin, &origin.keeper));
+    let others = sources.load_having(attribute, &origin.files);
+    let is_all = others.is_some();
+    add(files, others.unwrap_or_default());
     for file in files.iter() {
         sources.load(file);
     }
     let all = sources.of(files);
     let found = stored.among(&all, puts);
     match only(&found) {
-        Some(one) if !is_library_file(one.source.file) => Made::Line(one.source, one.store.node),
+        Some(one)
+            if (is_all && one.is_near || one.class.is_some())
+                && !is_library_file(one.source.file) =>
+        {
+            Made::Line(one.source, one.store.node)
+        }
         _ => Made::Unknown,
     }
 }
@@ -124,10 +110,17 @@ fn is_said(one: &Match<'_>, object: &Object) -> bool {
     !is_library_file(one.source.file) && !is_taker
 }
 
-/// True for the program's files, and of libraries for those of the owner's class.
-fn is_wanted(owner: &[ClassSource], file: &str) -> bool {
-    let mut classes = owner.iter();
-    !is_library_file(file) || classes.any(|class| class.file.as_deref() == Some(file))
+fn add(files: &mut Vec<String>, others: Vec<String>) {
+    files.extend(others);
+    files.sort_unstable();
+    files.dedup();
+}
+
+/// The program's files that the leak's objects are from, and of libraries those of the owner's class.
+fn wanted<'o>(origin: &'o Origin, owner: &'o [ClassSource]) -> impl Iterator<Item = String> + 'o {
+    let is_owners = |file: &str| owner.iter().any(|it| it.file.as_deref() == Some(file));
+    let is_wanted = move |file: &&String| !is_library_file(file) || is_owners(file);
+    origin.files.iter().filter(is_wanted).cloned()
 }
 
 /// The one line that surely stored it, or else the only one. What copies the attribute of another object is not the first.
@@ -160,7 +153,8 @@ fn of_class<'s>(found: &[Match<'s>], owner: &[ClassSource]) -> Made<'s> {
     };
     let are_alike = found
         .iter()
-        .all(|it| it.class == Some(class) && it.source.file == source.file);
+        .all(|it| it.class == Some(class) && it.source.file == source.file)
+        && found.iter().any(|it| !it.copies);
     match class_source(owner, source, class) {
         Some(known) if are_alike && !is_library_file(source.file) => {
             let line = known.line.unwrap_or(lines(class).0 as u32);

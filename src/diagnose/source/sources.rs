@@ -22,6 +22,15 @@ pub fn remember_start() {
     LOADED.get_or_init(SystemTime::now);
 }
 
+/// The source of a program.
+#[derive(Debug, Default)]
+pub struct Program {
+    /// The files of the imported modules that are no library's.
+    pub files: Vec<String>,
+    /// True if some of its code is in no file, as in a notebook.
+    pub is_typed_in: bool,
+}
+
 /// The files that were read, by their paths.
 #[derive(Default)]
 pub struct Sources {
@@ -29,14 +38,15 @@ pub struct Sources {
     /// Those of the program's modules, each with the names that it imports, once these are read.
     program: Vec<(String, HashSet<String>)>,
     is_listed: bool,
+    is_typed_in: bool,
 }
 
 impl Sources {
-    /// For a program whose modules have these files.
-    pub fn new(program: &[String]) -> Self {
+    pub fn new(program: &Program) -> Self {
         let file = |file: &String| (file.clone(), HashSet::new());
         Self {
-            program: program.iter().map(file).collect(),
+            program: program.files.iter().map(file).collect(),
+            is_typed_in: program.is_typed_in,
             ..Self::default()
         }
     }
@@ -64,10 +74,12 @@ impl Sources {
         known.collect()
     }
 
-    /// Reads the files of the program that have a word and lead to some files by way of imports, or are led to, all if
-    /// none of these is of the program; and names them. `None` if there are too many files.
+    /// Reads the files of the program that have a word and lead to some files by way of imports, or are led to; and names
+    /// them. `None` if that is not all that may be: if none of these is of the program, if that has code in no file or too
+    /// many files.
     pub fn load_having(&mut self, word: &str, known: &[String]) -> Option<Vec<String>> {
-        if self.program.len() > FILES {
+        let is_known = self.program.iter().any(|(file, _)| known.contains(file));
+        if self.is_typed_in || !is_known || self.program.len() > FILES {
             return None;
         }
         if !self.is_listed {
@@ -76,14 +88,10 @@ impl Sources {
                 *imports = imported(&read(Path::new(file)).unwrap_or_default());
             }
         }
-        let is_known = self.program.iter().any(|(file, _)| known.contains(file));
-        let files: Vec<&String> = match is_known {
-            true => leading(&self.program, known),
-            false => self.program.iter().map(|(file, _)| file).collect(),
-        };
         let has_word =
             |file: &&String| read(Path::new(file)).is_some_and(|text| text.contains(word));
-        let files: Vec<String> = files.into_iter().filter(has_word).cloned().collect();
+        let files = leading(&self.program, known).into_iter();
+        let files: Vec<String> = files.filter(has_word).cloned().collect();
         for file in &files {
             self.load(file);
         }

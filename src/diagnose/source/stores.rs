@@ -31,7 +31,8 @@ pub fn stores<'s>(syntax: &'s Syntax, attribute: &str) -> Vec<Store<'s>> {
                 value,
             })
         }
-        "call" => set_by_name(syntax, node, attribute),
+        "call" => set_by_name(syntax, node, attribute).or_else(|| updated(syntax, node, attribute)),
+        "subscript" => item_of_dict(syntax, node, attribute),
         _ => None,
     };
     let found = all(syntax.root()).into_iter().filter_map(store);
@@ -118,6 +119,72 @@ fn set_by_name<'s>(syntax: &Syntax, call: Node<'s>, attribute: &str) -> Option<S
         value: Some(value),
     };
     (!passes_on && may_be_text(syntax, name, attribute)).then_some(store)
+}
+
+/// The assignment of `vars(object)[name]` or `object.__dict__[name]`.
+fn item_of_dict<'s>(syntax: &Syntax, node: Node<'s>, attribute: &str) -> Option<Store<'s>> {
+    let receiver = with_dict(syntax, node.child_by_field_name("value")?)?;
+    let name = node.child_by_field_name("subscript")?;
+    let (shown, value) = bound_by(node)?;
+    may_be_text(syntax, name, attribute).then_some(Store {
+        node: shown,
+        receiver: Some(receiver),
+        value,
+    })
+}
+
+/// The call `vars(object).update(name=value)`, also of a dict that may have the name.
+fn updated<'s>(syntax: &Syntax, call: Node<'s>, attribute: &str) -> Option<Store<'s>> {
+    let function = call.child_by_field_name("function")?;
+    let receiver = with_dict(syntax, function.child_by_field_name("object")?)?;
+    let method = syntax.of(function.child_by_field_name("attribute")?);
+    let arguments = children(call.child_by_field_name("arguments")?);
+    let value = match method {
+        "update" => arguments
+            .iter()
+            .find_map(|it| given(syntax, *it, attribute))?,
+        "setdefault" | "__setitem__" => {
+            let (&name, &value) = (arguments.first()?, arguments.get(1)?);
+            may_be_text(syntax, name, attribute).then_some(Some(value))?
+        }
+        _ => return None,
+    };
+    Some(Store {
+        node: call,
+        receiver: Some(receiver),
+        value,
+    })
+}
+
+/// What an argument of `update` gives a name, if it is written there; `None` if it gives that nothing.
+fn given<'s>(syntax: &Syntax, argument: Node<'s>, name: &str) -> Option<Option<Node<'s>>> {
+    match argument.kind() {
+        "keyword_argument" => {
+            let is_it = syntax.of(argument.child_by_field_name("name")?) == name;
+            is_it.then(|| argument.child_by_field_name("value"))
+        }
+        "dictionary" => children(argument)
+            .into_iter()
+            .find_map(|pair| match pair.kind() {
+                "pair" => may_be_text(syntax, pair.child_by_field_name("key")?, name)
+                    .then(|| pair.child_by_field_name("value")),
+                _ => Some(None),
+            }),
+        _ => Some(None),
+    }
+}
+
+/// The object whose dict an expression has: `vars(object)` or `object.__dict__`.
+fn with_dict<'s>(syntax: &Syntax, expression: Node<'s>) -> Option<Node<'s>> {
+    if is_called(syntax, expression, "__dict__") {
+        return expression.child_by_field_name("object");
+    }
+    let function = expression.child_by_field_name("function")?;
+    let arguments = children(expression.child_by_field_name("arguments")?);
+    match arguments[..] {
+        [object] if syntax.of(function) == "vars" => Some(object),
+        _ => None,
+    }
 }
 
 /// False for a text that is another one, and for the variable of a loop over other texts.

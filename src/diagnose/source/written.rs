@@ -37,6 +37,9 @@ pub struct Match<'s> {
     pub fit: Fit,
     /// True if it copies the same attribute of another object.
     pub copies: bool,
+    /// False for a file that has no code of the leak's objects and names none of their classes: it may well store
+    /// something else.
+    pub is_near: bool,
     /// The class whose method stores it in an attribute of its own object.
     pub class: Option<Node<'s>>,
 }
@@ -49,6 +52,8 @@ pub struct Stored<'a> {
     pub classes: &'a [ClassSource],
     /// Those of the object that has the attribute.
     pub owner: &'a [ClassSource],
+    /// The files that the objects of the leak are from.
+    pub files: &'a [String],
 }
 
 /// The code of a function that is stored.
@@ -85,6 +90,7 @@ impl Stored<'_> {
                         source,
                         store,
                         fit,
+                        is_near: class.is_some() || fit == Fit::Surely || self.concerns(source),
                         copies: value
                             .is_some_and(|it| is_called(source.syntax, it, self.attribute)),
                         class,
@@ -93,6 +99,18 @@ impl Stored<'_> {
             }
         }
         found
+    }
+
+    /// True if an object of the leak is from a file, or if that names a class of the object or of the one that has the
+    /// attribute.
+    fn concerns(&self, source: Source<'_>) -> bool {
+        if self.files.iter().any(|file| file == source.file) {
+            return true;
+        }
+        let classes = self.classes.iter().chain(self.owner);
+        let mut program =
+            classes.filter(|class| !class.file.as_deref().is_some_and(is_library_file));
+        program.any(|class| source.syntax.has_word(short(&class.name)))
     }
 
     fn code<'s>(&self, sources: &[Source<'s>]) -> Option<Code<'s>> {
