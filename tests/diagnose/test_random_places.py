@@ -1,4 +1,4 @@
-"""Random programs that store a reference in one of many ways, beside statements that look like it and never run."""
+"""Random programs that store a reference in one of many ways, beside others that never run."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("collector_paused")
 
 SEEDS = 100
 
-# The ways to store `parent` in `child.ATTRIBUTE`: statements of a method of the child (`self`, `owner`), of a method of
-# the parent (`self`, `child`), or of a function (`parent`, `child`).
+# The ways to store `parent` in `child.ATTRIBUTE`: statements of a method of the child (`self`,
+# `owner`), of a method of the parent (`self`, `child`), or of a function (`parent`, `child`).
 IN_CHILD = [
     "self.ATTRIBUTE = owner",
     "again = self.ATTRIBUTE = owner",
@@ -56,7 +56,7 @@ DECOYS = [
     "class Tree{n}:\n    def grow(self, leaf):\n        leaf.ATTRIBUTE = self\n",
     "def wire{n}(a, b):\n    setattr(a, 'ATTRIBUTE', b)\n",
     "class Sub{n}(Child):\n    def attach(self, owner):\n        self.ATTRIBUTE = owner\n",
-    "class Twin{n}:\n    ATTRIBUTE = None\n    def set(self, owner):\n        Twin{n}.ATTRIBUTE = owner\n",
+    "class Twin{n}:\n    ATTRIBUTE = 1\n    def set(self, it):\n        Twin{n}.ATTRIBUTE = it\n",
 ]
 
 

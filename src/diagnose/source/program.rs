@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::files::{module_name, read_bytes, words};
+use super::files::{module_name, read, read_bytes, words};
 
 /// What imports modules by the names in strings.
 const BY_NAME: [&str; 5] = [
@@ -36,43 +36,62 @@ pub fn connected(file: &Path, others: Vec<PathBuf>) -> Vec<PathBuf> {
             }
         }
     }
-    let mut reached = vec![false; files.len()];
-    let mut pending = vec![0];
-    while let Some(number) = pending.pop() {
-        if !std::mem::replace(&mut reached[number], true) {
-            pending.extend(&neighbours[number]);
-        }
-    }
-    let mut reached = reached.into_iter().skip(1);
+    let mut reached = reached(&[0], &neighbours).into_iter().skip(1);
     let mut others = others;
     others.retain(|_| reached.next().unwrap_or_default());
     others
 }
 
-/// Those of some files that lead to one of the others, or to which one of the others leads, by way of imports. What two
-/// files import both makes neither lead to the other.
-pub fn leading<'f>(files: &'f [(String, HashSet<String>)], others: &[String]) -> Vec<&'f String> {
-    let name = |file: &str| module_name(Path::new(file));
-    let closure = |leads: &dyn Fn(usize, usize) -> bool| {
-        let is_other = |(file, _): &(String, HashSet<String>)| others.contains(file);
-        let mut reached: Vec<bool> = files.iter().map(is_other).collect();
-        let mut pending: Vec<usize> = (0..files.len()).filter(|&it| reached[it]).collect();
-        while let Some(at) = pending.pop() {
-            for (next, is_reached) in reached.iter_mut().enumerate() {
-                if !*is_reached && leads(at, next) {
-                    *is_reached = true;
-                    pending.push(next);
+/// The texts of some files, and which of them imports which.
+pub struct Imports {
+    files: Vec<(String, String)>,
+    down: Vec<Vec<usize>>,
+    up: Vec<Vec<usize>>,
+}
+
+impl Imports {
+    pub fn of(files: &[String]) -> Self {
+        let text = |file: &String| (file.clone(), read(Path::new(file)).unwrap_or_default());
+        let files: Vec<(String, String)> = files.iter().map(text).collect();
+        let mut by_module: HashMap<String, Vec<usize>> = HashMap::new();
+        for (number, (file, _)) in files.iter().enumerate() {
+            let name = module_name(Path::new(file));
+            by_module.entry(name).or_default().push(number);
+        }
+        let (mut down, mut up) = (vec![Vec::new(); files.len()], vec![Vec::new(); files.len()]);
+        for (number, (_, text)) in files.iter().enumerate() {
+            for name in imported(text) {
+                for &other in by_module.get(&name).into_iter().flatten() {
+                    down[number].push(other);
+                    up[other].push(number);
                 }
             }
         }
-        reached
-    };
-    let names: Vec<String> = files.iter().map(|(file, _)| name(file)).collect();
-    let imports = |from: usize, to: usize| files[from].1.contains(&names[to]);
-    let (down, up) = (closure(&imports), closure(&|at, next| imports(next, at)));
-    let within = files.iter().zip(down.iter().zip(up));
-    let found = within.filter(|(_, (down, up))| **down || *up);
-    found.map(|((file, _), _)| file).collect()
+        Self { files, down, up }
+    }
+
+    /// The files with a word that lead to one of the known, or to which one of the known leads, by way of imports. What two
+    /// files import both makes neither lead to the other.
+    pub fn leading(&self, known: &[String], word: &str) -> Vec<String> {
+        let is_known = |number: &usize| known.contains(&self.files[*number].0);
+        let start: Vec<usize> = (0..self.files.len()).filter(is_known).collect();
+        let (down, up) = (reached(&start, &self.down), reached(&start, &self.up));
+        let within = self.files.iter().zip(down.into_iter().zip(up));
+        let found = within.filter(|((_, text), (down, up))| (*down || *up) && text.contains(word));
+        found.map(|((file, _), _)| file.clone()).collect()
+    }
+}
+
+/// Which of some numbered things can be reached from others.
+fn reached(start: &[usize], next: &[Vec<usize>]) -> Vec<bool> {
+    let mut reached = vec![false; next.len()];
+    let mut pending = start.to_vec();
+    while let Some(number) = pending.pop() {
+        if !std::mem::replace(&mut reached[number], true) {
+            pending.extend(&next[number]);
+        }
+    }
+    reached
 }
 
 /// The names in the import statements of a file; all of its words if it imports by the names in strings.

@@ -1,19 +1,21 @@
 //! The files that are read for a report, each once.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::fs::metadata;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use super::files::read;
-use super::program::{imported, leading};
+use super::program::Imports;
 use super::syntax::Syntax;
 use super::written::Source;
 use crate::capture::is_library_file;
 
-/// Of more files of a program than these, not all are searched.
+/// A program of more files is not searched.
 const FILES: usize = 2000;
+/// Maximum number of its files that are read for one reference.
+const PARSED: usize = 40;
 
 static LOADED: OnceLock<SystemTime> = OnceLock::new();
 
@@ -35,17 +37,16 @@ pub struct Program {
 #[derive(Default)]
 pub struct Sources {
     read: BTreeMap<String, Option<Syntax>>,
-    /// Those of the program's modules, each with the names that it imports, once these are read.
-    program: Vec<(String, HashSet<String>)>,
-    is_listed: bool,
+    /// The texts of the program's files, and which imports which; `None` as long as nobody asked.
+    imports: Option<Imports>,
+    files: Vec<String>,
     is_typed_in: bool,
 }
 
 impl Sources {
     pub fn new(program: &Program) -> Self {
-        let file = |file: &String| (file.clone(), HashSet::new());
         Self {
-            program: program.files.iter().map(file).collect(),
+            files: program.files.clone(),
             is_typed_in: program.is_typed_in,
             ..Self::default()
         }
@@ -75,23 +76,19 @@ impl Sources {
     }
 
     /// Reads the files of the program that have a word and lead to some files by way of imports, or are led to; and names
-    /// them. `None` if that is not all that may be: if none of these is of the program, if that has code in no file or too
-    /// many files.
+    /// them. `None` if that is not all that may be: if none of these is of the program, if that has code in no file, or
+    /// if there are too many.
     pub fn load_having(&mut self, word: &str, known: &[String]) -> Option<Vec<String>> {
-        let is_known = self.program.iter().any(|(file, _)| known.contains(file));
-        if self.is_typed_in || !is_known || self.program.len() > FILES {
+        let is_known = self.files.iter().any(|file| known.contains(file));
+        if self.is_typed_in || !is_known || self.files.len() > FILES {
             return None;
         }
-        if !self.is_listed {
-            self.is_listed = true;
-            for (file, imports) in &mut self.program {
-                *imports = imported(&read(Path::new(file)).unwrap_or_default());
-            }
+        let files = &self.files;
+        let imports = self.imports.get_or_insert_with(|| Imports::of(files));
+        let files: Vec<String> = imports.leading(known, word);
+        if files.len() > PARSED {
+            return None;
         }
-        let has_word =
-            |file: &&String| read(Path::new(file)).is_some_and(|text| text.contains(word));
-        let files = leading(&self.program, known).into_iter();
-        let files: Vec<String> = files.filter(has_word).cloned().collect();
         for file in &files {
             self.load(file);
         }
