@@ -56,7 +56,7 @@ pub fn made<'s>(
         return of_field(&all, attribute, &found, field, class, source);
     }
     match only(&found) {
-        Some(one) if is_all && one.is_near || one.class.is_some() => match is_said(one, object) {
+        Some(one) if is_all && one.is_near || one.is_owners => match is_said(one, object) {
             true => Made::Line(one.source, one.store.node),
             false => Made::Unknown,
         },
@@ -91,8 +91,7 @@ pub fn put<'s>(
     let found = stored.among(&all, puts);
     match only(&found) {
         Some(one)
-            if (is_all && one.is_near || one.class.is_some())
-                && !is_library_file(one.source.file) =>
+            if (is_all && one.is_near || one.is_owners) && !is_library_file(one.source.file) =>
         {
             Made::Line(one.source, one.store.node)
         }

@@ -42,6 +42,16 @@ pub struct Match<'s> {
     pub is_near: bool,
     /// The class whose method stores it in an attribute of its own object.
     pub class: Option<Node<'s>>,
+    /// True if the object that gets it is known to be of the owner's class.
+    pub is_owners: bool,
+}
+
+/// Whose attribute a statement sets.
+struct Receiver<'s> {
+    /// As [`Match::class`].
+    class: Option<Node<'s>>,
+    /// As [`Match::is_owners`].
+    is_owners: bool,
 }
 
 /// An object that an attribute of another has.
@@ -80,7 +90,7 @@ impl Stored<'_> {
             for store in statements(source.syntax, self.attribute) {
                 // A library's `setattr` stores what the program gives it.
                 let is_given = store.node.kind() == "call" && is_library_file(source.file);
-                let Some(class) = self.received(source, &store).filter(|_| !is_given) else {
+                let Some(receiver) = self.received(source, &store).filter(|_| !is_given) else {
                     continue;
                 };
                 let value = store.value;
@@ -90,10 +100,11 @@ impl Stored<'_> {
                         source,
                         store,
                         fit,
-                        is_near: class.is_some() || fit == Fit::Surely || self.concerns(source),
+                        is_near: receiver.is_owners || fit == Fit::Surely || self.concerns(source),
                         copies: value
                             .is_some_and(|it| is_called(source.syntax, it, self.attribute)),
-                        class,
+                        class: receiver.class,
+                        is_owners: receiver.is_owners,
                     });
                 }
             }
@@ -120,28 +131,36 @@ impl Stored<'_> {
         })
     }
 
-    /// The class whose own object a statement gives the attribute, if that may be the owner; `None` if it cannot be.
-    fn received<'s>(&self, source: Source<'s>, store: &Store<'s>) -> Option<Option<Node<'s>>> {
+    /// Whose attribute a statement sets; `None` if that cannot be the owner.
+    fn received<'s>(&self, source: Source<'s>, store: &Store<'s>) -> Option<Receiver<'s>> {
         let Source { syntax, .. } = source;
+        let own = |class: Node<'s>| {
+            is_one_of(self.owner, source, class).then_some(Receiver {
+                class: Some(class),
+                is_owners: true,
+            })
+        };
+        let other = |is_owners| Receiver {
+            class: None,
+            is_owners,
+        };
         let Some(receiver) = store.receiver else {
             // `super().__setattr__(name, value)`
-            let class = around(store.node, &["class_definition"])?;
-            return is_one_of(self.owner, source, class).then_some(Some(class));
+            return own(around(store.node, &["class_definition"])?);
         };
         if receiver.kind() != "identifier" {
             let of_class = syntax.of(receiver).ends_with(".__class__")
                 || syntax.of(receiver).starts_with("type(");
-            return (!of_class).then_some(None);
+            return (!of_class).then_some(other(false));
         }
         match own_object(syntax, store.node, syntax.of(receiver)) {
-            Own::Object(class) => is_one_of(self.owner, source, class).then_some(Some(class)),
+            Own::Object(class) => own(class),
             Own::Class => None,
-            Own::No => {
-                let is_class = !defined(syntax, syntax.of(receiver)).is_empty();
-                let class = class_of_variable(syntax, store.node, syntax.of(receiver));
-                let fits = class.is_none_or(|class| is_one_of(self.owner, source, class));
-                (fits && !is_class).then_some(None)
-            }
+            Own::No if !defined(syntax, syntax.of(receiver)).is_empty() => None,
+            Own::No => match class_of_variable(syntax, store.node, syntax.of(receiver)) {
+                Some(class) => is_one_of(self.owner, source, class).then_some(other(true)),
+                None => Some(other(false)),
+            },
         }
     }
 
