@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use petgraph::Direction;
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::visit::EdgeRef;
@@ -474,9 +475,10 @@ fn of_one_line<'a>(
             &graph[from].description.place,
         ))
     };
-    let same = graph
-        .edge_indices()
-        .filter(|&other| line(other) == line(edge));
+    let handler = caught_in(graph, edge);
+    let same = graph.edge_indices().filter(|&other| {
+        line(other) == line(edge) || handler.is_some() && caught_in(graph, other) == handler
+    });
     let all: Vec<(EdgeIndex, BTreeSet<Stored<'_>>)> = same
         .map(|other| (other, stored_code(graph, other)))
         .collect();
@@ -485,6 +487,24 @@ fn of_one_line<'a>(
     let own = stored_code(graph, edge);
     let same = all.iter().filter(|(_, stored)| is_one || *stored == own);
     same.map(|&(other, _)| other).collect()
+}
+
+/// Of the reference to a traceback the function in which the exception was caught; `None` for one that another exception
+/// keeps as its cause or context, or in a group: who keeps that does not have this one at hand.
+fn caught_in(graph: &LeakGraph, edge: EdgeIndex) -> Option<Stored<'_>> {
+    let (exception, traceback) = graph
+        .edge_endpoints(edge)
+        .filter(|_| is_traceback(graph, edge))?;
+    let keepers = |node: NodeIndex| graph.neighbors_directed(node, Direction::Incoming);
+    let kind = |node: NodeIndex| graph[node].description.kind;
+    let is_part = keepers(exception).any(|keeper| match kind(keeper) {
+        ObjectKind::Tuple => keepers(keeper).any(|it| kind(it) == ObjectKind::Exception),
+        keeper => keeper == ObjectKind::Exception,
+    });
+    let mut frames = graph.neighbors(traceback);
+    let frame = frames.find(|&node| kind(node) == ObjectKind::Frame && !is_part)?;
+    let frame = &graph[frame].description;
+    Some((&frame.label, frame.place.as_ref()))
 }
 
 /// A function by its name and place.

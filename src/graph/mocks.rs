@@ -1,4 +1,5 @@
-//! Cycles that `unittest.mock` makes by itself: of a mock, its class, its parent and its children.
+//! Cycles that `unittest.mock` makes by itself: of a mock, its class, its parent, its children, and the function that stands
+//! for it.
 
 use petgraph::Direction;
 use petgraph::graph::{EdgeIndex, NodeIndex};
@@ -8,11 +9,12 @@ use rustc_hash::FxHashSet;
 use super::cycle::Cycle;
 use super::distances::distances;
 use super::leak_graph::{LeakGraph, LeakNode};
+use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 
 /// True if every object of a cycle is a mock, of the making of one, or a container in which mocks keep each other.
 pub fn is_of_mocks(graph: &LeakGraph, cycle: &Cycle) -> bool {
-    let is_mocks = |node: &NodeIndex| is_part_of_mock(&graph[*node]);
+    let is_mocks = |node: &NodeIndex| is_part_of_mock(graph, *node);
     cycle.nodes.iter().any(is_mocks)
         && cycle
             .nodes
@@ -24,9 +26,8 @@ pub fn is_of_mocks(graph: &LeakGraph, cycle: &Cycle) -> bool {
 /// a mock returns, raises or wraps, and what the program has stored on it.
 pub fn held_by_mocks(graph: &LeakGraph) -> Vec<EdgeIndex> {
     let nodes = graph.node_indices();
-    let mut own: FxHashSet<NodeIndex> = nodes
-        .filter(|&node| is_part_of_mock(&graph[node]))
-        .collect();
+    let mut own: FxHashSet<NodeIndex> =
+        nodes.filter(|&node| is_part_of_mock(graph, node)).collect();
     // Containers of mocks, such as the dict of a mock's children; not one that only holds what was given.
     let mut added = true;
     while added {
@@ -58,14 +59,26 @@ pub fn held_by_mocks(graph: &LeakGraph) -> Vec<EdgeIndex> {
     held
 }
 
-/// True for a mock, for what `unittest.mock` makes for one, and for a class that it has made for one.
-fn is_part_of_mock(node: &LeakNode) -> bool {
-    let description = &node.description;
-    let name = match description.kind {
-        ObjectKind::Class => description.label.strip_prefix("class ").unwrap_or_default(),
-        _ => description.type_name.as_str(),
-    };
-    name.starts_with("unittest.mock.")
+/// True for a mock, for what `unittest.mock` makes for one, and for a class or a function that it has made for one.
+fn is_part_of_mock(graph: &LeakGraph, node: NodeIndex) -> bool {
+    let description = &graph[node].description;
+    let is_named = |name: &str| name.starts_with("unittest.mock.");
+    let file = description.place.as_ref().map(|place| &*place.file);
+    match description.kind {
+        ObjectKind::Class => description
+            .label
+            .strip_prefix("class ")
+            .is_some_and(is_named),
+        // What stands for a function by its signature is made by `exec` (Lib/unittest/mock.py, `_set_signature`).
+        ObjectKind::Function if file == Some("<string>") => graph.edges(node).any(|edge| {
+            matches!(&edge.weight().name, ReferenceName::Attribute(name) if name == "mock")
+                && is_named(&graph[edge.target()].description.type_name)
+        }),
+        ObjectKind::Function => {
+            file.is_some_and(|file| file.replace('\\', "/").ends_with("/unittest/mock.py"))
+        }
+        _ => is_named(&description.type_name),
+    }
 }
 
 fn is_plain_container(node: &LeakNode) -> bool {

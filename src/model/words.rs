@@ -31,6 +31,14 @@ pub fn a(noun: &str) -> String {
     format!("{article} {noun}")
 }
 
+/// Several names as a person writes them: `x, y and z`.
+pub fn all_of(names: &[String]) -> String {
+    match names {
+        [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
+        _ => names.concat(),
+    }
+}
+
 /// As [`a`], at the beginning of a sentence.
 pub fn capital_a(noun: &str) -> String {
     a(noun).replacen('a', "A", 1)

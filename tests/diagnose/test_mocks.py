@@ -25,6 +25,10 @@ class Model:
     def forward(self, batch: Any) -> Any:
         return batch
 
+    @classmethod
+    def make(cls, batch: Any) -> Any:
+        return batch
+
 
 class Trainer:
     """Its model is a mock, which is called with the trainer."""
@@ -109,6 +113,67 @@ def test_it_is_one_leak_and_is_to_be_reset(
     mocked.reset_mock()
     del mocked
     assert cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks == []
+
+
+def forward(batch: Any, scale: int = 1) -> Any:
+    return batch, scale
+
+
+def specced(keeps: str = "") -> Any:
+    mocked = mock.create_autospec(forward)
+    mocked(array())
+    if keeps:
+        setattr(mocked, keeps, array())
+    return mocked
+
+
+def patched() -> Any:
+    with mock.patch.object(Model, "forward", autospec=True) as mocked:
+        Model().forward(array())
+    return mocked
+
+
+def patched_class_method() -> Any:
+    with mock.patch.object(Model, "make", autospec=True) as mocked:
+        Model.make(array())
+    return mocked
+
+
+def called_with_its_owner() -> Any:
+    model = Model()
+    model.array = array()  # type: ignore[attr-defined]
+    model.forward = mock.create_autospec(forward)  # type: ignore[method-assign]
+    model.forward(model)
+    return model.forward
+
+
+def attached() -> Any:
+    parent = mock.Mock()
+    parent.attach_mock(mock.create_autospec(forward), "forward")
+    parent.forward(array())
+    return parent
+
+
+@pytest.mark.parametrize("make", [specced, patched, patched_class_method, called_with_its_owner])
+def test_what_stands_for_a_function_is_one_leak_and_is_to_be_reset(
+    make: Callable[[], Any],
+) -> None:
+    (leak,) = found(make).leaks
+    assert leak.pattern == "mock-keeps-arguments"
+    assert RESET in leak.advice
+    mocked = make()
+    mocked.reset_mock()
+    del mocked
+    assert cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks == []
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: specced("return_value"), lambda: specced("cache"), attached]
+)
+def test_a_reset_that_a_function_does_not_allow_is_not_advised(make: Callable[[], Any]) -> None:
+    (leak,) = found(make).leaks
+    assert leak.pattern == "mock-keeps-arguments"
+    assert RESET not in leak.advice
 
 
 def stored(mocked: Any) -> Any:

@@ -146,7 +146,7 @@ KNOWN = """
     exc_info traceback format_exc error with_traceback None close aclose await clear exec
     register_hook remove handle ctx save_for_backward saved_tensors grad_fn forward del
     shutdown DataLoader Tensor Thread Timer ThreadPoolExecutor _lru_cache_wrapper
-    __cause__ __context__ __traceback__ gc collect torch nn utils parametrize
+    finally __cause__ __context__ __traceback__ gc collect torch nn utils parametrize
     remove_parametrizations LambdaLR SGD lr_lambdas register_load_state_dict_pre_hook
     __mro__ __dict__ __getattr__ __setattr__ keywords args exceptions lambda parameters state_dict
     weakref_slot True with async unittest mock reset_mock return_value side_effect

@@ -15,7 +15,14 @@
 //! ```
 //!
 //! Instead, use `del error` (or `error = None`) when the exception is no longer needed, keep `str(e)`, or
-//! store `e.with_traceback(None)`.
+//! store `e.with_traceback(None)`. If it is raised at the end of the function, delete it after that:
+//!
+//! ```python
+//! try:
+//!     raise error
+//! finally:
+//!     del error
+//! ```
 
 use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
@@ -26,7 +33,7 @@ use crate::diagnose::case::{Case, CycleStep, at, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::graph::of_same_line;
-use crate::model::words::a;
+use crate::model::words::{a, all_of};
 
 pub const PATTERN: Pattern = Pattern {
     name: "exception-keeps-traceback",
@@ -51,7 +58,7 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         .chain(others.iter().map(|(_, name)| *name))
         .map(|name| format!("`{name}`"))
         .collect();
-    let names = names.join(" and ");
+    let names = all_of(&names);
     let place = at(frame.object);
     let mut finding = Finding::new(match others.is_empty() {
         true => format!(
@@ -61,15 +68,22 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
             a(class),
         ),
         false => format!(
-            "The local variables {names} of `{function}`{place} are exceptions ({class}), whose tracebacks keep that \
+            "The local variables {names} of `{function}`{place} are exceptions ({}), whose tracebacks keep that \
              function's frame and all its variables.",
+            classes_alike(case, exception.edge),
         ),
     });
+    let if_raised = match others.is_empty() {
+        true => "if it is",
+        false => "if they are",
+    };
     if !is_captured {
         let edges = std::iter::once(frame.edge).chain(others.iter().map(|(edge, _)| *edge));
         finding = finding.remedy_of(
             edges.collect(),
-            format!("delete {names} before `{function}` ends"),
+            format!(
+                "delete {names} before `{function}` ends (in a `finally`, {if_raised} raised again)"
+            ),
         );
     }
     if plainly && !is_captured && others.is_empty() {
@@ -79,14 +93,27 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         );
     }
     let without = match others.is_empty() {
-        true => {
-            "keep the exception without its traceback (`error.with_traceback(None)`), if it is not raised again"
-        }
-        false => {
-            "keep the exceptions without their tracebacks (`error.with_traceback(None)`), if they are not raised again"
-        }
+        true => "the exception without its traceback",
+        false => "the exceptions without their tracebacks",
     };
+    let without =
+        format!("keep {without} (`error.with_traceback(None)`), {if_raised} not raised again");
     Some(finding.remedy(exception.edge, without))
+}
+
+/// The classes of the exceptions whose tracebacks are cut with this one.
+pub fn classes_alike(case: &Case<'_>, cut: EdgeIndex) -> String {
+    let mut names: Vec<String> = Vec::new();
+    for edge in std::iter::once(cut).chain(of_same_line(case.graph, cut)) {
+        let exception = case.graph.edge_endpoints(edge);
+        let class = exception.map(|(from, _)| short(&case.graph[from].description.type_name));
+        names.extend(
+            class
+                .map(str::to_owned)
+                .filter(|name| !names.contains(name)),
+        );
+    }
+    all_of(&names)
 }
 
 /// The other variables of the function with an exception whose traceback has to be cut as well.

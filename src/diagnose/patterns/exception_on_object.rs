@@ -16,13 +16,27 @@
 //! except RuntimeError as error:
 //!     self.error = error.with_traceback(None)
 //! ```
+//!
+//! One that is raised again later needs its traceback until then:
+//!
+//! ```python
+//! try:
+//!     raise self.error
+//! finally:
+//!     self.error = None
+//! ```
 
+use petgraph::graph::{EdgeIndex, NodeIndex};
+use petgraph::visit::{EdgeRef, IntoEdgeReferences};
+
+use super::exception_keeps_traceback::classes_alike;
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, at, short};
+use crate::diagnose::case::{CONTAINERS, Case, Keeper, at, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
-use crate::model::words::a;
+use crate::graph::{LeakNode, of_same_line};
+use crate::model::words::{a, all_of};
 
 pub const PATTERN: Pattern = Pattern {
     name: "exception-on-object",
@@ -36,25 +50,44 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     })?;
     let keeper = case.keeper(position)?;
     let (frame, variable, function) = case.variable_after(position)?;
-    let exception = short(&step.object.description.type_name);
-    let finding = Finding::new(format!(
-        "`{}` keeps {}, whose traceback keeps the frame of `{function}`{} and all its variables; one \
-         of them, `{variable}`, {}.",
-        keeper.name(),
-        a(exception),
-        at(frame.object),
-        if frame.leads_to(keeper.object) {
-            "is the object"
-        } else {
-            "leads back to the object"
-        },
-    ));
+    let kept = kept_alike(case, &keeper, step.edge);
+    let names: Vec<String> = kept.iter().map(|(name, _)| format!("`{name}`")).collect();
+    let (names, is_one) = (all_of(&names), kept.len() == 1);
+    let leads = match frame.leads_to(keeper.object) {
+        true => "is the object",
+        false => "leads back to the object",
+    };
+    let place = at(frame.object);
+    let mut finding = Finding::new(match is_one {
+        true => format!(
+            "{names} keeps {}, whose traceback keeps the frame of `{function}`{place} and all its variables; one of them, \
+             `{variable}`, {leads}.",
+            a(short(&step.object.description.type_name)),
+        ),
+        false => format!(
+            "{names} keep exceptions ({}), whose tracebacks keep the frames of functions with all their variables; one \
+             of them, `{variable}` of `{function}`{place}, {leads}.",
+            classes_alike(case, step.edge),
+        ),
+    });
     if !keeper.is_own() {
         return Some(finding.remedy(keeper.edge, case.removal(keeper.edge)));
     }
-    let mut finding = finding.remedy(
+    let (without, text, if_raised) = match is_one {
+        true => (
+            "store the exception without its traceback",
+            "store the text of the exception",
+            "if it is",
+        ),
+        false => (
+            "store the exceptions in all of these without their tracebacks",
+            "store the texts of the exceptions",
+            "if they are",
+        ),
+    };
+    finding = finding.remedy(
         step.edge,
-        "store the exception without its traceback, if it is not raised again",
+        format!("{without}, {if_raised} not raised again"),
     );
     if keeper.plainly {
         let attribute = keeper.attribute;
@@ -63,12 +96,58 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
             format!("self.{attribute} = error.with_traceback(None)"),
         );
     }
-    let finding = finding.remedy(
-        keeper.edge,
-        format!(
-            "store the text of the exception in `{}`, if it is not raised again",
-            keeper.name()
-        ),
+    let edges: Vec<EdgeIndex> = kept.iter().map(|&(_, edge)| edge).collect();
+    finding = finding.remedy_of(
+        edges.clone(),
+        format!("{text} in {names}, if nothing else is needed"),
     );
-    Some(finding.remedy(keeper.edge, case.removal(keeper.edge)))
+    let removal = match is_one {
+        true => case.removal(keeper.edge),
+        false => format!("set {names} to None when they are no longer needed"),
+    };
+    let again = match keeper.object.description.frozen {
+        true => String::new(),
+        false => format!(" (in a `finally`, {if_raised} raised again)"),
+    };
+    Some(finding.remedy_of(edges, format!("{removal}{again}")))
+}
+
+/// The attributes of objects of the same class that keep exceptions whose tracebacks are cut with this one, its keeper
+/// first: each by its name, with its reference.
+fn kept_alike(case: &Case<'_>, keeper: &Keeper<'_>, cut: EdgeIndex) -> Vec<(String, EdgeIndex)> {
+    let mut kept = vec![(keeper.name(), keeper.edge)];
+    let alike = of_same_line(case.graph, cut);
+    if !case.cut.is_some_and(|cut| alike.contains(&cut)) {
+        return kept;
+    }
+    let source = |edge| Some(case.graph.edge_endpoints(edge)?.0);
+    let exceptions: Vec<NodeIndex> = alike.into_iter().filter_map(source).collect();
+    let is_kept = |node: NodeIndex| {
+        let is_container = CONTAINERS.contains(&case.graph[node].description.kind);
+        exceptions.contains(&node)
+            || is_container
+                && case
+                    .graph
+                    .neighbors(node)
+                    .any(|item| exceptions.contains(&item))
+    };
+    let class = |node: &LeakNode| {
+        (
+            node.description.label.clone(),
+            node.description.place.clone(),
+        )
+    };
+    for edge in case.graph.edge_references() {
+        let owner = &case.graph[edge.source()];
+        if let ReferenceName::Attribute(attribute) = &edge.weight().name
+            && class(owner) == class(keeper.object)
+            && is_kept(edge.target())
+        {
+            let name = format!("{}.{attribute}", short(&owner.description.type_name));
+            if kept.iter().all(|(known, _)| *known != name) {
+                kept.push((name, edge.id()));
+            }
+        }
+    }
+    kept
 }

@@ -22,7 +22,9 @@
 
 use petgraph::Direction;
 use petgraph::graph::{EdgeIndex, NodeIndex};
+use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
+use crate::cpython::ObjectKind;
 use crate::diagnose::case::Case;
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
@@ -37,17 +39,30 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
     if !is_of_mocks(case.graph, case.cycle) {
         return None;
     }
-    let what = "A mock of `unittest.mock` keeps the arguments of each call and what it was given. It is in cycles with its \
-                class, its parent or its children, so all of that stays alive until the collector runs. Run \
+    let what = "A mock of `unittest.mock` keeps the arguments of each call and what it was given. It is in cycles of \
+                its own making, so all of that stays alive until the collector runs. Run \
                 `gc.collect()` after the test.";
     let reset = " Or call `reset_mock()` on the outermost mock, which drops the calls that it and its children have recorded.";
     let is_dropped = |edge| is_dropped_by_reset(case, edge);
-    Some(Finding::whole(
-        match held_by_mocks(case.graph).into_iter().all(is_dropped) {
-            true => format!("{what}{reset}"),
-            false => what.to_owned(),
-        },
-    ))
+    let can_be_reset =
+        !has_function_for_child(case) && held_by_mocks(case.graph).into_iter().all(is_dropped);
+    Some(Finding::whole(match can_be_reset {
+        true => format!("{what}{reset}"),
+        false => what.to_owned(),
+    }))
+}
+
+/// True if a function that stands for a mock is the child of another mock: `reset_mock()` of that raises a TypeError
+/// (Lib/unittest/mock.py, `_setup_func`).
+fn has_function_for_child(case: &Case<'_>) -> bool {
+    let is_children = |node: NodeIndex| {
+        let mut keepers = case.graph.edges_directed(node, Direction::Incoming);
+        keepers.any(|edge| *edge.weight().name.to_string() == *"._mock_children")
+    };
+    case.graph.edge_references().any(|edge| {
+        case.graph[edge.target()].description.kind == ObjectKind::Function
+            && is_children(edge.source())
+    })
 }
 
 /// True for an argument of a recorded call (Lib/unittest/mock.py, `NonCallableMock.reset_mock`).

@@ -1,0 +1,223 @@
+"""Exceptions that are kept: all attributes and variables that keep them are named, and how."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import cyclescope
+from support.owners import found
+
+pytestmark = pytest.mark.usefixtures("collector_paused")
+
+Keep = Callable[[Exception], Any]
+
+
+def is_kept(program: Callable[[], object]) -> bool:
+    """Whether a program leaves an array in a cycle; an error that it raises is its own."""
+    gc.collect()
+    with contextlib.suppress(ValueError, KeyError):
+        program()
+    return bool(cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks)
+
+
+def fail(batch: Any, error: type[Exception] = ValueError) -> None:
+    raise error(len(batch))
+
+
+def without_traceback(error: Exception) -> Exception:
+    return error.with_traceback(None)
+
+
+class FirstAndLast:
+    first: Any = None
+    last: Any = None
+
+    def run(self, keep: Keep) -> None:
+        batch = numpy.zeros(5000)
+        for _ in range(3):
+            try:
+                fail(batch)
+            except ValueError as error:
+                self.last = keep(error)
+                if self.first is None:
+                    self.first = keep(error)
+
+
+class LastAndAll:
+    def __init__(self) -> None:
+        self.last: Any = None
+        self.errors: list[Any] = []
+
+    def run(self, keep: Keep) -> None:
+        batch = numpy.zeros(5000)
+        for error_type in (ValueError, KeyError):
+            try:
+                fail(batch, error_type)
+            except (ValueError, KeyError) as error:
+                self.last = keep(error)
+                self.errors.append(keep(error))
+
+
+class OfEachMethod:
+    """Both methods fail alike."""
+
+    def load(self, keep: Keep) -> None:
+        batch = numpy.zeros(5000)
+        try:
+            fail(batch)
+        except ValueError as error:
+            self.load_error = keep(error)
+
+    def step(self, keep: Keep) -> None:
+        batch = numpy.zeros(5000)
+        try:
+            fail(batch)
+        except ValueError as error:
+            self.step_error = keep(error)
+
+    def run(self, keep: Keep) -> None:
+        self.load(keep)
+        self.step(keep)
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        (FirstAndLast, ["FirstAndLast.first", "FirstAndLast.last"]),
+        (LastAndAll, ["LastAndAll.last", "LastAndAll.errors"]),
+        (OfEachMethod, ["OfEachMethod.load_error", "OfEachMethod.step_error"]),
+    ],
+)
+def test_all_attributes_that_keep_them_are_named(kind: type[Any], names: list[str]) -> None:
+    (leak,) = found(lambda: kind().run(lambda error: error)).leaks
+    assert leak.pattern == "exception-on-object"
+    assert all(f"`{name}`" in leak.advice for name in names)
+    assert "without their tracebacks" in leak.advice
+    assert not is_kept(lambda: kind().run(without_traceback))
+    assert "store the texts" in leak.advice
+    assert not is_kept(lambda: kind().run(str))
+
+
+class ByType:
+    def __init__(self) -> None:
+        self.errors: dict[type, Any] = {}
+
+    def run(self, keep: Keep) -> None:
+        batch = numpy.zeros(5000)
+        for error_type in (ValueError, KeyError):
+            try:
+                fail(batch, error_type)
+            except (ValueError, KeyError) as error:
+                self.errors[error_type] = keep(error)
+
+
+def test_errors_of_several_types_may_be_kept_without_their_tracebacks() -> None:
+    (leak,) = found(lambda: ByType().run(lambda error: error)).leaks
+    assert "Store the exception without its traceback" in leak.advice
+    assert not is_kept(lambda: ByType().run(without_traceback))
+
+
+class Retry:
+    last: Any = None
+
+    def call(self, followed: bool) -> None:
+        batch = numpy.zeros(5000)
+        for _ in range(3):
+            try:
+                fail(batch)
+            except ValueError as error:
+                self.last = error
+        try:
+            raise self.last
+        finally:
+            if followed:
+                self.last = None
+
+
+def retry(followed: bool) -> None:
+    batch, last = numpy.zeros(5000), None
+    for _ in range(3):
+        try:
+            fail(batch)
+        except ValueError as error:
+            last = error
+    try:
+        assert last is not None
+        raise last
+    finally:
+        if followed:
+            del last
+
+
+@pytest.mark.parametrize("program", [lambda followed: Retry().call(followed), retry])
+def test_one_that_is_raised_again_is_let_go_of_after_that(program: Callable[[bool], None]) -> None:
+    def run(followed: bool) -> None:
+        with pytest.raises(ValueError, match="5000"):
+            program(followed)
+
+    (leak,) = found(lambda: run(False)).leaks
+    assert "(in a `finally`, if it is raised again)" in leak.advice
+    assert not is_kept(lambda: program(True))
+
+
+def three_variables(keep: Keep, followed: bool) -> str:
+    batch = numpy.zeros(5000)
+    first = second = third = None
+    try:
+        fail(batch)
+    except ValueError as error:
+        first = keep(error)
+    try:
+        fail(batch, KeyError)
+    except KeyError as error:
+        second = keep(error)
+    try:
+        fail(batch, ZeroDivisionError)
+    except ZeroDivisionError as error:
+        third = keep(error)
+    told = f"{first} {second} {third}"
+    if followed:
+        del first, second, third
+    return told
+
+
+def test_variables_with_errors_of_several_types_are_one_leak() -> None:
+    (leak,) = found(lambda: three_variables(lambda error: error, False)).leaks
+    assert leak.pattern == "exception-keeps-traceback"
+    for name in ("first", "second", "third", "ValueError", "KeyError", "ZeroDivisionError"):
+        assert name in leak.advice
+    assert not is_kept(lambda: three_variables(lambda error: error, True))
+    assert not is_kept(lambda: three_variables(without_traceback, False))
+
+
+def test_functions_that_keep_errors_of_several_types_are_a_leak_each() -> None:
+    class Loader:
+        def load(self) -> None:
+            batch = numpy.zeros(5000)
+            try:
+                fail(batch)
+            except ValueError as error:
+                self.load_error = error
+
+        def step(self) -> None:
+            batch = numpy.zeros(5000)
+            try:
+                fail(batch, KeyError)
+            except KeyError as error:
+                self.step_error = error
+
+    def run() -> None:
+        loader = Loader()
+        loader.load()
+        loader.step()
+
+    leaks = found(run).leaks
+    assert len(leaks) == 2
+    for name in ("Loader.load_error", "Loader.step_error"):
+        assert sum(f"`{name}`" in leak.advice for leak in leaks) == 1
