@@ -12,7 +12,9 @@ use crate::capture::{
 };
 use crate::cpython::{ObjectKind, items};
 use crate::diagnose::{Diagnosis, maker};
-use crate::graph::{Code, Cycle, LeakGraph, LeakNode, LibrarysPart, Way, cycle_through};
+use crate::graph::{
+    Code, Cycle, LeakGraph, LeakNode, LibrarysPart, Way, cycle_through, points_back,
+};
 
 /// Of the callables that an object refers to, so many may tell of a module that made its references.
 const NEAR_LIMIT: usize = 8;
@@ -212,11 +214,19 @@ impl Asked<'_, '_> {
                 match self.makers.leads_back(&owner, &target, attribute) {
                     true => Way::Back,
                     false if self.makers.leads_forth(&owner, &target, attribute) => Way::Forth,
+                    false if self.is_wired(cycle, step, attribute) => Way::Back,
                     false => Way::Unknown,
                 }
             }
             _ => Way::Unknown,
         }
+    }
+
+    /// True if a function sets the attribute after that by which the next object leads on, whose name is no word for an
+    /// owner.
+    fn is_wired(&self, cycle: &Cycle, step: usize, attribute: &str) -> bool {
+        matches!(self.name(cycle, step + 1), ReferenceName::Attribute(forth)
+            if !points_back(forth) && self.makers.is_wired(forth, attribute))
     }
 
     fn node(&self, cycle: &Cycle, step: usize) -> &LeakNode {

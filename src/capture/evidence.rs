@@ -213,15 +213,65 @@ impl<'b, 'c, 'py> Evidence<'b, 'c, 'py> {
     }
 
     /// True if a method stores as an attribute of its own object what a call of the class, or with its own object, returns.
-    pub fn stores_made(&self, attribute: &str, class: &str) -> bool {
+    pub fn stores_made(&self, attribute: &str, class: Option<&str>) -> bool {
         let name = self.index_of(attribute);
-        let class = self.index_of(class);
+        let class = class.and_then(|class| self.index_of(class));
         self.statements().iter().any(|statement| {
             let to_own = matches!(statement.end, End::Attribute { name: set, of: Some(0) } if Some(set) == name);
             let calls_class = class.is_some_and(|class| called(statement, class).is_some());
             to_own
                 && statement.path.is_empty()
                 && (calls_class || statement.has(Instruction::Call) && statement.uses(0) > 0)
+        })
+    }
+
+    /// True if the function stores as an attribute of an object what the class makes from that: `a.child = Child(a)`.
+    pub fn stores_made_from_owner(&self, attribute: &str, class: &str) -> bool {
+        let (Some(name), Some(class)) = (self.index_of(attribute), self.index_of(class)) else {
+            return false;
+        };
+        let statements = self.statements();
+        let makes = |statement: &Statement, owner: usize| {
+            called(statement, class).is_some() && statement.uses(owner) > 0
+        };
+        statements.iter().any(|statement| match statement.end {
+            End::Attribute { name: set, of: Some(owner) } if set == name && statement.path.is_empty() => {
+                let is_in = |variable: usize| {
+                    let stores = |it: &&Statement| it.end == End::Variable(variable);
+                    statements.iter().filter(stores).any(|it| makes(it, owner))
+                };
+                makes(statement, owner)
+                    || matches!(statement.value[..], [Instruction::Load(variable)] if is_in(variable))
+            }
+            _ => false,
+        })
+    }
+
+    /// True if the function stores `forth` of one of its variables, and then this variable as `back` of a later one:
+    /// `a.child = b` and `b.owner = a`. Or `a.child.owner = a`.
+    pub fn wires(&self, forth: &str, back: &str) -> bool {
+        let (Some(forth), Some(back)) = (self.index_of(forth), self.index_of(back)) else {
+            return false;
+        };
+        let statements = self.statements();
+        let sets = |statement: &Statement, wanted: usize| match statement.end {
+            End::Attribute { name, of } if name == wanted => of,
+            _ => None,
+        };
+        statements.iter().enumerate().any(|(at, last)| {
+            let Some(owner) = sets(last, back) else {
+                return false;
+            };
+            let is_before = |it: &Statement| {
+                sets(it, forth).is_some_and(|from| {
+                    from < owner && it.path.is_empty() && last.value == [Instruction::Load(from)]
+                })
+            };
+            match last.path[..] {
+                [] => statements[..at].iter().any(is_before),
+                [part] => part == forth && last.value == [Instruction::Load(owner)],
+                _ => false,
+            }
         })
     }
 

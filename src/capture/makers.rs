@@ -390,7 +390,7 @@ impl<'py> Makers<'_, 'py> {
     }
 
     /// True if a method of a class stores as an attribute of its object what it makes from this, or an instance of `target`
-    /// that it makes: `self.child = Child(self)`.
+    /// that it makes: `self.child = Child(self)`. Or a function does so: `owner.child = Child(owner)`.
     pub fn leads_forth(
         &self,
         owner: &Bound<'py, PyAny>,
@@ -400,10 +400,21 @@ impl<'py> Makers<'_, 'py> {
         let owners = self.addresses(owner);
         let class = qualname(&self.builtins.type_qualname, target);
         let class = class.rsplit('.').next().unwrap_or_default();
+        // SAFETY: attached, and a class is a live type.
+        let is_of_c = unsafe { !is_heap_type(target.as_ptr().cast()) };
+        // `list(items)` is a copy.
+        let class = Some(class).filter(|_| !is_of_c);
         self.functions.iter().any(|function| {
-            owners.contains(&function.class)
-                && self.evidence(function).stores_made(attribute, class)
+            let evidence = self.evidence(function);
+            owners.contains(&function.class) && evidence.stores_made(attribute, class)
+                || class.is_some_and(|class| evidence.stores_made_from_owner(attribute, class))
         })
+    }
+
+    /// True if a function stores `back` of an object after `forth` of another one, to which `back` leads.
+    pub fn is_wired(&self, forth: &str, back: &str) -> bool {
+        let mut functions = self.functions.iter();
+        functions.any(|function| self.evidence(function).wires(forth, back))
     }
 
     /// The addresses of a class and its bases.

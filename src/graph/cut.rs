@@ -50,7 +50,7 @@ pub struct Cause {
     pub component: usize,
     /// False if the reference to remove is the interpreter's, or the cycle is known to be a library's making.
     pub is_own: bool,
-    /// True if the cycle is known to be a library's making, and none of its objects is of the program's code.
+    /// True if the cycle is known to be a library's making, with nothing of the program's in it.
     pub is_of_library: bool,
 }
 
@@ -157,8 +157,7 @@ pub fn find_causes(graph: &LeakGraph, code: &dyn Code) -> Causes {
         let first = cycle.nodes.first();
         found.causes.push(Cause {
             component: first.map_or(0, |node| components[node.index()]),
-            is_of_library: is_of_mocks
-                || is_of_library(graph, &cycle) && is_made_by_library(&cycle, &cuts, code),
+            is_of_library: is_of_mocks || is_of_library(graph, &cycle, &cuts, code),
             cycle,
             cuts,
             is_own,
@@ -397,14 +396,23 @@ fn is_item(graph: &LeakGraph, edge: EdgeIndex) -> bool {
         && owner.is_some_and(|owner| owner.description.place.is_none())
 }
 
-fn is_of_library(graph: &LeakGraph, cycle: &Cycle) -> bool {
+/// True if libraries have made a cycle: of their own objects, or, where one is of a class that the program derives from
+/// theirs, each of its references.
+fn is_of_library(graph: &LeakGraph, cycle: &Cycle, cuts: &[EdgeIndex], code: &dyn Code) -> bool {
     let is_library = |&node: &NodeIndex| graph[node].is_library();
     let is_nobodys = |&node: &NodeIndex| graph[node].description.place.is_none();
     let nodes = &cycle.nodes;
     nodes.iter().any(is_library)
-        && nodes
+        && match nodes
             .iter()
             .all(|node| is_library(node) || is_nobodys(node))
+        {
+            true => is_made_by_library(cycle, cuts, code),
+            false => {
+                let parts = code.librarys_parts(cycle);
+                parts.contains(&LibrarysPart::Made) && !parts.contains(&LibrarysPart::None)
+            }
+        }
 }
 
 /// True if a library has made a reference of the cycle of its own accord, or the first of the cuts that is in it.

@@ -261,6 +261,93 @@ class Child:
 """
 
 
+WIRED = {
+    "function": """
+def link(maker, kid):
+    maker.kid = kid
+    kid.boss = maker
+link(Maker(), Child())
+""",
+    "function that makes both": """
+def make():
+    maker = Maker()
+    kid = Child()
+    maker.kid = kid
+    kid.boss = maker
+make()
+""",
+    "by the attribute": """
+def make():
+    maker = Maker()
+    maker.kid = Child()
+    maker.kid.boss = maker
+make()
+""",
+    "several": """
+def link(maker, kids):
+    maker.kids = kids
+    for kid in kids:
+        kid.boss = maker
+link(Maker(), [Child(), Child()])
+""",
+    "constructor": """
+def connect(maker):
+    maker.kid = Child(maker)
+connect(Maker())
+""",
+    "keyword of a constructor": """
+def connect(maker):
+    kid = Child(boss=maker)
+    maker.kid = kid
+connect(Maker())
+""",
+    "method of another": """
+class Builder:
+    def build(self, maker):
+        maker.kid = Child(maker)
+Builder().build(Maker())
+""",
+    "in a list": """
+def connect(maker):
+    maker.kid = Child([maker])
+connect(Maker())
+""",
+}
+WITHOUT_MAKER = """
+class Maker:
+    def __init__(self):
+        self.fill()
+
+class Child:
+    def __init__(self, boss=None):
+        self.boss = boss
+        self.fill()
+"""
+
+
+@pytest.mark.parametrize("holds", HOLDS)
+@pytest.mark.parametrize("name", WIRED)
+def test_a_function_that_wires_both_tells_which_is_the_child(
+    name: str, holds: str, tmp_path: Path
+) -> None:
+    module = module_of(WITHOUT_MAKER, holds, tmp_path)
+    file = tmp_path / "ways.py"
+    code = compile(WIRED[name], str(file), "exec")
+    exec(code, vars(module))
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    owners = {cut.owner.rpartition(".")[2] for cut in leak.cuts}
+    assert owners <= {"Child", "list"}
+    assert "`Child.boss`" in leak.advice
+
+
+def test_a_name_for_an_owner_goes_before_the_order_of_lines(tmp_path: Path) -> None:
+    module = module_of(WITHOUT_MAKER, "both", tmp_path)
+    adopts = "def adopt(kid, maker):\n    kid.parent = maker\n    maker.kid = kid\n"
+    exec(f"{adopts}adopt(Child(), Maker())", vars(module))
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert [cut.edge for cut in leak.cuts] == [".parent"]
+
+
 @pytest.mark.parametrize("name", ["owner", "parent", "trainer"])
 def test_who_registers_with_an_owner_is_not_cut_off_from_it(name: str, tmp_path: Path) -> None:
     """The same lines may give a child to its maker, so the name decides."""
