@@ -321,7 +321,7 @@ impl<'a, 'py> Look<'a, 'py> {
     pub fn diagnose_longer(&self, tensor: Name) -> Option<Diagnosis> {
         let node = self.node(tensor)?;
         let root = self.live.root(*self.ways.path_to(node).first()?);
-        let is_named = matches!(root, Root::Module(_) | Root::Frame(_));
+        let is_named = matches!(root, Root::Module(_) | Root::Frame(_) | Root::Library(_));
         let pattern = match self.is_tensor(node) {
             true => growth::TENSOR_GROWS,
             false => growth::ARRAY_GROWS,

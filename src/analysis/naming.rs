@@ -217,8 +217,9 @@ impl<'a, 'py> Naming<'a, 'py> {
         let is_numbered = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_digit());
         let of_cell = matches!(variable, "Out" | "_oh" | "_" | "__" | "___")
             || variable.strip_prefix('_').is_some_and(is_numbered);
-        module == "__main__" && self.live.is_notebook && of_cell
-            || module == "builtins" && variable == "_"
+        let of_notebook =
+            module == "__main__" && of_cell || module == "builtins" && variable == "_";
+        self.live.is_notebook && of_notebook
     }
 
     /// The root of a path in words.

@@ -1,6 +1,6 @@
 //! What C keeps for the standard library and for PyTorch, where a function of theirs tells what that is: signal
-//! handlers, modes, saved-tensor hooks, the exception that is being handled; and finalizers, which are in a registry of
-//! a class of the library's.
+//! handlers, modes, saved-tensor hooks, the exception that is being handled; and finalizers and loggers, which are in a
+//! registry of a class of the library's.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -9,9 +9,10 @@ use pyo3::types::{PyCFunction, PyDict, PyList, PyTuple, PyWeakrefReference};
 use super::Inspector;
 use super::edges::Edges;
 use super::keepers::Keepers;
-use super::live::{Extra, Live};
+use super::live::{Extra, Live, Root};
 use crate::capture::{ReferenceName, function_code};
-use crate::cpython::read::referents;
+use crate::cpython::instances::attribute;
+use crate::cpython::read::{printable, referents};
 use crate::cpython::{
     ObjectKind, class_items, dict_items, find_item, imported, int_value, items, text_of,
 };
@@ -25,6 +26,9 @@ pub(super) const AT_EXIT: &str = "functions registered with atexit";
 pub(super) const HANDLED: &str = " that is being handled";
 pub(super) const FINALIZER: &str = "finalizer `weakref.finalize`";
 
+/// So many holders of an argument are asked whether they are a running call's.
+const ASKED: usize = 4;
+
 /// What a registry in C holds, each with the name that it has there.
 type Registered<'py> = Vec<(ReferenceName, Bound<'py, PyAny>)>;
 
@@ -37,6 +41,7 @@ impl<'py> Live<'py> {
         self.add_registry(SAVED_TENSOR_HOOKS, saved_tensor_hooks(py), edges);
         self.find_functions_at_exit();
         self.find_finalizers(inspector);
+        self.find_loggers(inspector);
         self.find_handled_exception(inspector);
     }
 
@@ -100,6 +105,34 @@ impl<'py> Live<'py> {
         }
     }
 
+    /// The loggers, which the program asks for by name. Each leads to all others, so that without this one would be
+    /// named after a variable of some library.
+    fn find_loggers(&mut self, inspector: &Inspector) {
+        let find = || {
+            let module = imported(intern!(self.py(), "logging"))?;
+            let class = find_item("Logger", |f| dict_items(module.as_any(), f))?;
+            let part =
+                |name: &str| find_item(name, |f| class_items(&inspector.builtins, &class, f));
+            let loggers = attribute(
+                &inspector.builtins.instances,
+                &part("manager")?,
+                "loggerDict",
+            )?;
+            let mut found = vec![("root".to_owned(), part("root")?)];
+            dict_items(&loggers, &mut |name, logger| {
+                found.extend(text_of(name).map(|name| (name, logger.clone())));
+                true
+            });
+            Some(found)
+        };
+        for (name, logger) in find().unwrap_or_default() {
+            let has_handlers = attribute(&inspector.builtins.instances, &logger, "handlers");
+            if let (Some(node), Some(_)) = (self.objects.number_of(&logger), has_handlers) {
+                self.add_library_root(node, format!("logger `{}`", printable(&name)));
+            }
+        }
+    }
+
     /// The objects in which `weakref.finalize` keeps a function and its arguments.
     fn find_finalizers(&mut self, inspector: &Inspector) {
         let Some(module) = imported(intern!(self.py(), "weakref")) else {
@@ -153,16 +186,22 @@ impl Inspector {
                 frames.any(|frame| frame.code == code.as_ptr() as usize)
             })
         };
-        let is_call = |nodes: &Vec<u32>| {
-            let object = nodes.first().and_then(|&first| live.object(first));
+        let is_call = |nodes: &&[u32]| {
+            let &&[first, next, ..] = nodes else {
+                return false;
+            };
+            let object = live.object(first).filter(|object| !runs(object));
             use ObjectKind::{Function, Method, Partial, Tuple};
-            nodes.len() > 1
-                && object.is_some_and(|object| {
-                    matches!(self.kind(&object), Function | Method | Partial | Tuple)
-                        && !runs(&object)
-                })
+            object.is_some_and(|object| match self.kind(&object) {
+                Function | Method | Partial => true,
+                Tuple => !is_passed(live, first, next),
+                _ => false,
+            })
         };
-        keepers.fixed.iter().any(is_call).then(|| {
+        let found = keepers.found.iter().map(|keeper| keeper.nodes.as_slice());
+        let from_outside = found.filter(|nodes| live.root(nodes[0]) == Root::Outside);
+        let mut held = keepers.fixed.iter().map(Vec::as_slice).chain(from_outside);
+        held.any(|nodes| is_call(&nodes)).then(|| {
             let functions = counted(number as u64, "function", "functions");
             format!(
                 "C code holds a function or arguments that lead to the object. It may be `atexit`, with which {functions} \
@@ -170,6 +209,20 @@ impl Inspector {
             )
         })
     }
+}
+
+/// True for a tuple of arguments that is not `atexit`'s: that is its alone. What a running call was made with
+/// (`f(*arguments)`) C holds too, up to 3.11.
+fn is_passed(live: &Live<'_>, arguments: u32, item: u32) -> bool {
+    let graph = live.graph();
+    let in_call = |node: u32| {
+        graph
+            .sources(node)
+            .into_iter()
+            .any(|from| live.is_frame(from))
+    };
+    let mut holders = graph.sources(item).into_iter().take(ASKED);
+    !graph.sources(arguments).is_empty() || in_call(item) || holders.any(in_call)
 }
 
 /// How many functions `atexit` has; `None` if the program has not imported it.

@@ -417,9 +417,12 @@ fn paths_to(search: Search<'_, '_>, target: u32, nearest: &Keepers) -> Vec<PathT
         let is_known = found.iter().any(is_named);
         let outside = keepers.fixed.iter();
         let outside = outside.filter(|nodes| !is_known || nodes.len() > 1);
-        found.extend(outside.map(|nodes| PathTo::new([nodes, &suffix[1..]].concat(), target)));
+        let outside = outside.map(|nodes| [nodes, &suffix[1..]].concat());
+        let outside = outside.filter(|nodes| found.iter().all(|known| known.nodes != *nodes));
+        let outside: Vec<Vec<u32>> = outside.collect();
+        found.extend(outside.into_iter().map(|nodes| PathTo::new(nodes, target)));
         match keepers.found.as_slice() {
-            [only] if keepers.fixed.is_empty() && only.at > above_owner(live, only) => {
+            [only] if keepers.fixed.is_empty() && only.at > search.above_owner(only) => {
                 suffix = [&only.nodes[only.at..], &suffix[1..]].concat();
             }
             _ => break,
@@ -429,15 +432,6 @@ fn paths_to(search: Search<'_, '_>, target: u32, nearest: &Keepers) -> Vec<PathT
         return garbage_paths(live, &suffix, target);
     }
     found
-}
-
-/// How many nodes a path begins with whose other holders are of no interest: the root, and a module's
-/// namespace.
-fn above_owner(live: &Live<'_>, keeper: &Keeper) -> usize {
-    match live.root(keeper.nodes[0]) {
-        Root::Module(_) => 1,
-        _ => 0,
-    }
 }
 
 /// For what no root reaches: a path that begins with an object that holds it, which may be itself.
@@ -472,6 +466,17 @@ impl Search<'_, '_> {
         match uncollected {
             Some(Uncollected::Loop(nodes)) if found.is_empty() => vec![nodes.clone()],
             _ => found,
+        }
+    }
+
+    /// How many nodes a path begins with whose other holders are of no interest, less one: the root, and the dictionary of
+    /// its variables.
+    fn above_owner(self, keeper: &Keeper) -> usize {
+        let is_dict = |&node: &u32| self.live.is_kind(self.inspector, node, ObjectKind::Dict);
+        match self.live.root(keeper.nodes[0]) {
+            Root::Module(_) => 1,
+            Root::Library(_) if keeper.nodes.get(1).is_some_and(is_dict) => 1,
+            _ => 0,
         }
     }
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import builtins
 import functools
 import gc
+import logging
 import signal
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -126,6 +129,88 @@ def test_functions_that_run_at_the_end_are_named_or_guessed() -> None:
     atexit.unregister(again.run)
     del again
     assert target() is None
+
+
+def test_what_a_function_at_the_end_leads_to_is_told_once_with_the_guess() -> None:
+    model, held = Model(), Model()
+    vars(model)["part"] = held
+    atexit.register(model.run)
+    part, target = weakref.ref(held), weakref.ref(model)
+    del model, held
+    report = ask(part)
+    (path,) = report.paths
+    assert path.alike <= 1, str(report)
+    assert "atexit" in str(report)
+    again = target()
+    assert again is not None
+    atexit.unregister(again.run)
+    del again
+    assert part() is None
+
+
+def test_the_arguments_of_a_running_call_are_not_taken_for_a_registry() -> None:
+    def inner(*batch: Model, **_: object) -> str:
+        return str(cyclescope.why_alive(batch[0]))
+
+    def step(*arguments: Model, **keywords: object) -> str:
+        return inner(*arguments, **keywords)
+
+    def decorated(*arguments: Model, **keywords: object) -> str:
+        return step(*arguments, **keywords)
+
+    assert "atexit" not in decorated(Model(), mask=1)
+    assert "atexit" not in decorated(Model())
+    begun, end = threading.Event(), threading.Event()
+
+    def work(model: Model, _: int) -> None:
+        begun.set()
+        end.wait()
+
+    model = Model()
+    thread = threading.Thread(target=work, args=(model, 1))
+    thread.start()
+    target = weakref.ref(model)
+    del model
+    begun.wait()
+    said = str(ask(target))
+    end.set()
+    thread.join()
+    assert target() is None
+    assert "atexit" not in said, said
+
+
+def test_what_a_handler_keeps_is_its_loggers() -> None:
+    class Keeping(logging.Handler):
+        def __init__(self) -> None:
+            super().__init__()
+            self.records: list[logging.LogRecord] = []
+
+        def emit(self, record: logging.LogRecord) -> None:
+            self.records.append(record)
+
+    logging.getLogger("a.loop").addHandler(Keeping())
+    logging.getLogger("a.loop").propagate = False
+    model = Model()
+    logging.getLogger("a.loop").error("%s", model)
+    target = weakref.ref(model)
+    del model
+    report = ask(target)
+    (keeper,) = report.keepers
+    assert keeper.words.startswith("logger `a.loop` → .handlers"), str(report)
+    assert all(path.root_words == "logger `a.loop`" for path in report.paths), str(report)
+    logging.getLogger("a.loop").handlers.clear()
+    assert target() is None
+
+
+def test_what_an_interpreter_has_shown_last_is_no_notebooks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = Model()
+    monkeypatch.setattr(builtins, "_", model, raising=False)
+    target = weakref.ref(model)
+    del model
+    (keeper,) = ask(target).keepers
+    assert keeper.words == "module `builtins` → `_`"
 
 
 def test_a_function_with_the_object_besides_is_not_let_go_by_clearing_the_cache() -> None:
