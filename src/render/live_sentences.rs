@@ -70,7 +70,16 @@ fn keepers(retention: &Retention) -> String {
     let (by_itself, holding) = split(retention);
     let number = holding.len() as u64 + retention.keepers_omitted;
     let references = counted(number, "reference", "references");
-    let variables = counted(by_itself.len() as u64, "local variable", "local variables");
+    let mut words = by_itself.iter().map(|keeper| &keeper.words);
+    let (one, more) = match words.all(|words| words.starts_with("local ")) {
+        true => ("local variable", "local variables"),
+        false => ("reference", "references"),
+    };
+    let of = match by_itself.len() {
+        1 => "of a running function",
+        _ => "of running functions",
+    };
+    let variables = format!("{} {of}", counted(by_itself.len() as u64, one, more));
     match (holding.len(), by_itself.len()) {
         (0, 0) => {
             let number = retention.paths.len() as u64 + retention.paths_omitted;
@@ -78,10 +87,10 @@ fn keepers(retention: &Retention) -> String {
         }
         (_, 0) if retention.is_enough => references,
         (_, 0) => format!("at least {references}"),
-        (0, _) if retention.is_enough => format!("{variables} of running functions only"),
-        (0, _) => format!("{variables} of running functions, and perhaps by something else"),
-        _ if retention.is_enough => format!("{references} and {variables} of running functions"),
-        _ => format!("at least {references} and {variables} of running functions"),
+        (0, _) if retention.is_enough => format!("{variables} only"),
+        (0, _) => format!("{variables}, and perhaps by something else"),
+        _ if retention.is_enough => format!("{references} and {variables}"),
+        _ => format!("at least {references} and {variables}"),
     }
 }
 
@@ -136,11 +145,15 @@ pub fn removals(retention: &Retention) -> Vec<Removal<'_>> {
         });
     }
     if !by_itself.is_empty() {
+        let frame = |keeper: &&Keeper| keeper.path.steps.first().map(|step| step.node);
+        let frames: HashSet<_> = by_itself.iter().map(frame).collect();
+        let when = match frames.len() {
+            1 => "Released when the function returns",
+            _ => "Released when the functions return",
+        };
         let title = match retention.is_enough || parts.len() == 1 {
-            true => "Released when the function returns:".to_owned(),
-            false => format!(
-                "Released when the function returns, but something else may keep {it} alive:"
-            ),
+            true => format!("{when}:"),
+            false => format!("{when}, but something else may keep {it} alive:"),
         };
         parts.push(Removal {
             title,

@@ -319,3 +319,9 @@ def test_a_name_is_told_rather_than_an_operand(keep: Callable[[list[Any], Looked
     assert all(STACK not in owner for owner in owners), owners
     assert STACK not in report.keepers[0].words, str(report)
     assert STACK not in report.paths[0].words, str(report)
+
+
+def test_what_a_loop_keeps_is_called_no_variable() -> None:
+    words = str(loop([]))
+    assert "1 reference of a running function only" in words
+    assert "local variable" not in words
