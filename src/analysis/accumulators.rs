@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::holding::Reaching;
 use super::live::Live;
-use crate::cpython::{dict_items, find_item};
+use crate::capture::function_code;
+use crate::cpython::{ObjectKind, dict_items, find_item};
 use crate::graph::ShortestPaths;
 
 /// How many references a accumulator may be away.
@@ -205,7 +207,41 @@ impl Live<'_> {
         }
         let node = paths.last_in_common(lengths, nodes())?;
         let node = self.can_hold(inspector, node).then_some(node)?;
+        let node = self
+            .head_of_chain(inspector, &paths.path_to(node))
+            .unwrap_or(node);
         Some(open.close(node, left))
+    }
+
+    /// The first link of the chain that a way leads along, if it does: instances of one class, tuples, functions of one code. The
+    /// newest links have no age yet, so that the last that all have in common lies behind them.
+    fn head_of_chain(&self, inspector: &Inspector, way: &[u32]) -> Option<u32> {
+        let kind_of_link = |node: &u32| {
+            let object = self.object(*node)?;
+            match inspector.kind(&object) {
+                ObjectKind::Instance | ObjectKind::Tuple => {
+                    Some(object.get_type().as_ptr() as usize)
+                }
+                ObjectKind::Function => {
+                    let code = function_code(&inspector.builtins, &object)?;
+                    Some(code.as_ptr() as usize)
+                }
+                _ => None,
+            }
+        };
+        // By kind: how many links there are, and the first.
+        let mut kinds: Vec<(usize, u32, u32)> = Vec::new();
+        for &node in way {
+            let Some(kind) = kind_of_link(&node) else {
+                continue;
+            };
+            match kinds.iter_mut().find(|it| it.0 == kind) {
+                Some((_, count, _)) => *count += 1,
+                None => kinds.push((kind, 1, node)),
+            }
+        }
+        let most = kinds.into_iter().rev().max_by_key(|it| it.1);
+        most.filter(|it| it.1 > 1).map(|it| it.2)
     }
 
     /// The first object on the way to another that can hold something. `known` are those found already.

@@ -50,7 +50,9 @@ impl Book {
             let is_alive = told.members_in(group) > 0;
             let same = known.iter().find(|kept| is_alive && kept.holder == holder);
             let other = || found.iter().find(|it| told.is_of(it)).map(|it| &it.keeps);
-            let kept = same.or_else(other).copied();
+            // The old head of a chain keeps less of it than the new one.
+            let kept = same.into_iter().chain(other()).max_by_key(|it| it.count);
+            let kept = kept.copied();
             // Of a chain each new link keeps those before it.
             let has_moved = other().is_some_and(|it| it.holder != holder);
             let Followed::Group {
@@ -80,13 +82,16 @@ impl Book {
 
     /// Takes note of what those keep that were told, as a monitor ends. What they have released since the last sample stays
     /// counted.
-    pub(super) fn attribute_more(&mut self, key: &Key, known: &[Kept]) {
+    pub(super) fn attribute_more(&mut self, key: &Key, known: &[Kept], found: &[Diagnosis]) {
         let now = self.groups.steps.len();
         let group = self.groups.groups.get(key);
         let told = self.told.iter_mut();
         for told in told.filter(|told| told.members_in(group) > 0) {
             let holder = told.holder_in(key);
-            let found = known.iter().find(|kept| Some(kept.holder) == holder);
+            let same = known.iter().filter(|kept| Some(kept.holder) == holder);
+            let other = found.iter().filter(|it| told.is_of(it));
+            let found = same.chain(other.map(|it| &it.keeps));
+            let found = found.max_by_key(|it| it.count);
             if let (
                 Some(found),
                 Followed::Group {

@@ -239,8 +239,8 @@ impl Inspector {
         if groups.is_empty() {
             return Ok(());
         }
-        for (group, (_, known)) in groups.iter().zip(self.diagnose(py, &members)?) {
-            monitor.book().attribute_more(&group.key, &known);
+        for (group, (found, known)) in groups.iter().zip(self.diagnose(py, &members)?) {
+            monitor.book().attribute_more(&group.key, &known, &found);
         }
         Ok(())
     }
