@@ -154,7 +154,17 @@ fn some_of<T>(all: Vec<T>) -> (impl Iterator<Item = T>, u64) {
 fn only_of<'py>(object: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
     let py = object.py();
     let mut found = Vec::new();
-    for address in referents(object) {
+    // A dictionary does not show the collector keys that are strings.
+    let mut items = Vec::new();
+    dict_items(object, &mut |key, value| {
+        items.extend([key.as_ptr() as usize, value.as_ptr() as usize]);
+        true
+    });
+    let addresses = match items.is_empty() {
+        true => referents(object),
+        false => items,
+    };
+    for address in addresses {
         let target = address as *mut ffi::PyObject;
         // SAFETY: attached; the object refers to the target, and nothing runs that could change that.
         unsafe {

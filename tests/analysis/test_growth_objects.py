@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import json
 import logging
@@ -246,3 +247,17 @@ def test_of_several_owners_those_that_grow_are_told(seed: int) -> None:
             monitor.step()
     told = {re.findall(r"\.(owner_\d)|$", each.owner)[0] for each in monitor.found}
     assert told == run.leaking, monitor.to_text()
+
+
+def test_the_keys_of_a_counter_count() -> None:
+    seen: collections.Counter[str] = collections.Counter()
+    with cyclescope.watch_growth(devices="any", max_share=float("inf")) as monitor:
+        for number in range(150):
+            seen.update(f"{number}-{item}-{'x' * 300}" for item in range(60))
+            monitor.step()
+    (found,) = monitor.found
+    assert found.pattern == "objects-accumulate"
+    assert "`seen`" in found.owner
+    assert found.objects <= len(seen)
+    sizes = sum(map(sys.getsizeof, list(seen)[: found.objects]))
+    assert found.bytes == pytest.approx(sizes, rel=0.05)
