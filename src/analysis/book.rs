@@ -420,9 +420,39 @@ impl Book {
         })
     }
 
-    pub fn tell(&mut self, now: Moment, found: Finding, line: Option<String>) -> Growth {
+    /// Takes note of a further group of an owner that was told, such as tensors of another dtype. What is told in this
+    /// step tells of both.
+    pub fn tell_part(&mut self, now: Moment, found: Finding) {
+        let Origin::Group(due) = &found.from else {
+            return;
+        };
+        let same = |told: &&Told| !told.is_cleared && told.is_of(&found.diagnosis);
+        let is_known = |told: &Told| told.holder_in(&due.key).is_some();
+        if !self.told.iter().any(|it| same(&it)) || self.told.iter().filter(same).any(is_known) {
+            return;
+        }
+        let part = self.tell(now, found, None, true);
+        let mut told = self.told.iter_mut();
+        let whole = told.find(|it| !it.is_part && it.growth.is_same(&part));
+        if let Some(Told { growth, .. }) = whole.filter(|it| it.growth.step == now.step) {
+            growth.tensors += part.tensors;
+            growth.bytes += part.bytes;
+            growth.bytes_per_step += part.bytes_per_step;
+        }
+    }
+
+    /// Takes note of what is told; of a part, which others are told before.
+    pub fn tell(
+        &mut self,
+        now: Moment,
+        found: Finding,
+        line: Option<String>,
+        is_part: bool,
+    ) -> Growth {
         let Finding { diagnosis, from } = found;
-        self.told.retain(|told| !told.is_of(&diagnosis));
+        if !is_part {
+            self.told.retain(|told| !told.is_of(&diagnosis));
+        }
         let pattern = diagnosis.pattern;
         let tensors = diagnosis.tensors as u64;
         let since = |line: Option<&Line<_>>| now.step - line.map_or(0, |line| line.first_step);
@@ -491,6 +521,7 @@ impl Book {
             again_from: 0.0,
             growth: growth.clone(),
             keeps_graphs: pattern.keeps_graphs,
+            is_part,
             followed: match from {
                 Origin::Group(due) => Followed::Group {
                     key: due.key,

@@ -66,7 +66,8 @@ impl Monitor {
     /// The growing groups, as they were when first told.
     pub fn found(&self) -> Vec<Growth> {
         let book = self.book();
-        book.left().map(|told| told.growth.clone()).collect()
+        let whole = book.left().filter(|told| !told.is_part);
+        whole.map(|told| told.growth.clone()).collect()
     }
 
     /// What was found, in a report that says the rest already.
@@ -101,7 +102,17 @@ impl Monitor {
             true => book.left().map(|told| book.explained(told).1).sum(),
             false => 0,
         };
-        let mut found: Vec<Grown> = book.left().map(grown).collect();
+        let whole = book.left().filter(|told| !told.is_part);
+        let mut found: Vec<Grown> = whole.map(grown).collect();
+        for part in book.left().filter(|told| told.is_part).map(grown) {
+            if let Some(whole) = found.iter_mut().find(|it| it.growth.is_same(&part.growth)) {
+                whole.explains += part.explains;
+                for (sum, more) in whole.history.iter_mut().zip(part.history) {
+                    sum.1 += more.1;
+                    sum.2 += more.2;
+                }
+            }
+        }
         found.sort_by_key(|grown| std::cmp::Reverse(grown.explains));
         let withdrawn = |has_stopped| {
             book.cleared()
@@ -434,9 +445,10 @@ impl Inspector {
         line_of: LineOf<'_>,
         findings: Vec<Finding>,
     ) -> PyResult<Vec<Growth>> {
-        let mut news = Vec::new();
+        let mut news: Vec<Growth> = Vec::new();
         for found in findings {
             if monitor.book().has_told(&found) {
+                monitor.book().tell_part(now, found);
                 continue;
             }
             let diagnosis = &found.diagnosis;
@@ -446,7 +458,14 @@ impl Inspector {
                 }
                 line
             });
-            news.push(monitor.book().tell(now, found, line));
+            news.push(monitor.book().tell(now, found, line, false));
+        }
+        let book = monitor.book();
+        for growth in &mut news {
+            let mut whole = book.told.iter().filter(|it| !it.is_part);
+            if let Some(told) = whole.find(|it| it.growth.is_same(growth)) {
+                growth.clone_from(&told.growth);
+            }
         }
         Ok(news)
     }

@@ -15,6 +15,8 @@ pub(super) struct Told {
     pub growth: Growth,
     pub keeps_graphs: bool,
     pub followed: Followed,
+    /// It is a group of another owner's, such as tensors of another dtype, and told with that one's.
+    pub is_part: bool,
     /// It has given back most of what was told, or grows no longer.
     pub is_cleared: bool,
     pub has_stopped: bool,

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::model::heap::without_line;
 use crate::model::words::{counted, human_bytes};
 
 /// The growing groups of tensors, and their size at each sample.
@@ -151,6 +152,17 @@ impl Growth {
         matches!(self.pattern.as_str(), "threads-grow" | "files-grow")
     }
 
+    /// True if both tell the same of the same owner.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.pattern == other.pattern && without_line(&self.owner) == without_line(&other.owner)
+    }
+
+    fn is_of_arrays(&self) -> bool {
+        ["accumulates arrays", "by a longer array"]
+            .iter()
+            .any(|words| self.summary.contains(words))
+    }
+
     /// How many there are of what: "3 tensors", "3 objects", "3 threads".
     pub fn count(&self) -> String {
         match self.pattern.as_str() {
@@ -158,6 +170,7 @@ impl Growth {
             "files-grow" => counted(self.objects, "more open file", "more open files"),
             "grad-fn-kept" => counted(self.tensors, "autograd node", "autograd nodes"),
             _ if self.objects > 0 => counted(self.objects, "object", "objects"),
+            _ if self.is_of_arrays() => counted(self.tensors, "array", "arrays"),
             _ => counted(self.tensors, "tensor", "tensors"),
         }
     }

@@ -247,14 +247,19 @@ fn of_tensors(report: &GrowthReport) -> String {
     }
     let mut left = 100.0;
     let mut parts = Vec::new();
-    let growing = report.found.iter().take(NAMED).map(|it| (it, ""));
-    let stopped = report.stopped.iter().take(NAMED);
-    let stopped = stopped.map(|it| (it, " (no longer growing)"));
-    for (found, remark) in growing.chain(stopped) {
+    let (mut more, mut more_owners) = (0.0, 0);
+    let growing = report.found.iter().map(|it| (it, "")).enumerate();
+    let stopped = report.stopped.iter();
+    let stopped = stopped.map(|it| (it, " (no longer growing)")).enumerate();
+    for (index, (found, remark)) in growing.chain(stopped) {
         let part = (100.0 * found.explains as f64 / grown as f64)
             .round()
             .min(left);
-        if part >= 1.0 {
+        if part >= 1.0 && index >= NAMED {
+            left -= part;
+            more += part;
+            more_owners += 1;
+        } else if part >= 1.0 {
             left -= part;
             let owner = found.growth.short_owner();
             parts.push(format!("{part:.0} % explained by {owner}{remark}"));
@@ -268,7 +273,9 @@ fn of_tensors(report: &GrowthReport) -> String {
             )
         };
         let groups = match report.found.is_empty() {
-            true => "no group of tensors has grown steadily and by enough to be reported",
+            true => {
+                "no group of tensors with a known owner has grown steadily and by enough to be reported"
+            }
             // What C++ keeps behind them is not all to be seen.
             false if report.found.iter().any(keeps_graphs) => {
                 "how much of it the graphs of what grows below keep is not known"
@@ -276,6 +283,10 @@ fn of_tensors(report: &GrowthReport) -> String {
             false => "what grows below is less than 1 % of it",
         };
         return format!("{headline}, not explained: {groups} ({samples})");
+    }
+    if more_owners > 0 {
+        let owners = counted(more_owners, "more owner", "more owners");
+        parts.push(format!("{more:.0} % by {owners}"));
     }
     let rest = match left > 0.0 {
         true => format!(", {left:.0} % not"),
@@ -450,7 +461,7 @@ mod tests {
         report.grown = 1000 << 10;
         assert_eq!(
             growth_headline(&report),
-            "memory +1000.0 KiB in 170 steps, not explained: no group of tensors has grown steadily and by enough to be reported \
+            "memory +1000.0 KiB in 170 steps, not explained: no group of tensors with a known owner has grown steadily and by enough to be reported \
              (20 samples)"
         );
         for (owner, explains) in [
@@ -471,6 +482,16 @@ mod tests {
             growth_headline(&report),
             "memory +1000.0 KiB in 170 steps: 90 % explained by `Trainer.outputs`, 7 % explained by \
              `losses`, 3 % not (20 samples)"
+        );
+        let mut many = report.clone();
+        let more = many.found.clone();
+        many.found.iter_mut().for_each(|it| it.explains = 200 << 10);
+        many.found.extend(more.into_iter().take(2));
+        many.found[3].explains = 100 << 10;
+        many.found[4].explains = 100 << 10;
+        assert!(
+            growth_headline(&many)
+                .ends_with("20 % explained by `few`, 20 % by 2 more owners, 20 % not (20 samples)")
         );
         report.found.drain(..2);
         assert!(growth_headline(&report).contains("less than 1 % of it"));

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
+import json
 import os
 import random
 import re
@@ -193,6 +195,46 @@ def test_what_is_not_explained_is_said() -> None:
             on_step()
     assert monitor.found == []
     assert re.match(r"memory \+.* in 37 steps, not explained: no group", monitor.headline)
+
+
+def test_tensors_of_several_dtypes_are_one_owners() -> None:
+    replay: list[tuple[torch.Tensor, ...]] = []
+    with cyclescope.watch_growth(devices="any", max_share=float("inf")) as monitor:
+        for _ in range(200):
+            replay.append((torch.zeros(1 << 12), torch.zeros(1 << 12, dtype=torch.int64)))
+            monitor.step()
+    (found,) = monitor.found
+    each = sum(tensor.nbytes for tensor in replay[0])
+    assert found.bytes == found.tensors / 2 * each
+    assert found.bytes_per_step == pytest.approx(each, rel=0.1)
+    assert "100 % explained by `replay` (" in monitor.headline
+    (grown,) = json.loads(monitor.to_json())["found"]
+    assert grown["history"][-1][2] >= (len(replay) - monitor.every) * each
+
+
+def test_each_of_many_owners_counts() -> None:
+    kept: dict[int, list[np.ndarray[Any, Any]]] = {number: [] for number in range(5)}
+    with cyclescope.watch_growth(devices="any", max_share=float("inf"), min_bytes=1) as monitor:
+        for step in range(200):
+            kept[step % 5].append(np.ones(1 << 14))
+            monitor.step()
+    assert len(monitor.found) == 5
+    assert re.search(r", (39|40|41) % by 2 more owners", monitor.headline), monitor.headline
+    assert "arrays such as float64[16384]" in monitor.to_text()
+    assert "tensors such as" not in monitor.to_text()
+
+
+def test_what_c_alone_keeps_is_not_said_not_to_grow() -> None:
+    with cyclescope.watch_growth(devices="any", max_share=float("inf")) as monitor:
+        for _ in range(200):
+            # The functions that C keeps, up to 3.13 where nobody sees them.
+            atexit.register(id, torch.zeros(1 << 12))
+            monitor.step()
+    atexit.unregister(id)
+    if monitor.found:
+        assert "atexit" in monitor.found[0].owner
+    else:
+        assert "no group of tensors with a known owner has grown" in monitor.headline
 
 
 @pytest.mark.parametrize("looks_between", [False, True])

@@ -18,9 +18,14 @@ impl Book {
             if has_fallen || told.has_stopped {
                 told.is_cleared = true;
                 told.again_from = self.again_from(told);
-                cleared.push((told.growth.clone(), told.has_stopped));
+                if !told.is_part {
+                    cleared.push((told.growth.clone(), told.has_stopped));
+                }
             }
         }
+        // With the whole go its parts.
+        let is_withdrawn = |told: &Told| cleared.iter().any(|it| it.0.is_same(&told.growth));
+        all.retain(|told| !told.is_part || !told.is_cleared && !is_withdrawn(told));
         self.told = all;
         cleared
     }
