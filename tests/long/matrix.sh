@@ -39,6 +39,8 @@ find_python() {
     return 1
 }
 
+# An older one cannot install for Python 3.15.
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=26.1'
 passed=() failed=() skipped=()
 [[ -n ${TORCH:-} ]] && files=() || files=(--frameworks=without)
 for version in ${VERSIONS:-3.10 3.11 3.12 3.13 3.14 3.15}; do
