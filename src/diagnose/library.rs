@@ -50,14 +50,18 @@ fn advice_to_user(leak: &Leak) -> Option<Advice> {
     let text = match (&leak.known, &leak.library) {
         (Some(known), _) => known.remedy.clone(),
         (None, Some(library)) => format!(
-            "The whole cycle is made by {}{}, not by your code. Create such objects once and reuse them, \
-             run `gc.collect()` after dropping them, or check whether another version has fixed \
+            "The whole cycle is made by {}{}, not by your code. {}, or check whether another version has fixed \
              the leak.",
             library.name,
             library
                 .version
                 .as_ref()
-                .map_or_else(String::new, |version| format!(" {version}"))
+                .map_or_else(String::new, |version| format!(" {version}")),
+            match is_of_exception(leak) {
+                true => "Run `gc.collect()` after handling the exception",
+                false =>
+                    "Create such objects once and reuse them, run `gc.collect()` after dropping them",
+            }
         ),
         _ => return None,
     };
@@ -66,6 +70,13 @@ fn advice_to_user(leak: &Leak) -> Option<Advice> {
         before: None,
         after: None,
     })
+}
+
+/// True if an exception is kept: it is made anew each time.
+fn is_of_exception(leak: &Leak) -> bool {
+    leak.pattern
+        .as_ref()
+        .is_some_and(|pattern| pattern.contains("exception"))
 }
 
 fn speaks_to_user(leak: &Leak) -> bool {

@@ -15,7 +15,7 @@ use super::leak_graph::LeakGraph;
 use super::links::Links;
 use super::mocks::{held_by_mocks, is_of_mocks};
 use super::preference::{
-    LIBRARY, PLUMBING, WAY_BACK, WAY_FORTH, is_content, points_back, preference,
+    LIBRARY, PLUMBING, WAY_BACK, WAY_FORTH, captures_object, is_content, points_back, preference,
 };
 use crate::capture::{Place, ReferenceName};
 use crate::cpython::ObjectKind;
@@ -219,6 +219,7 @@ fn best_cuts(
         }
         // Calls of one function each keep their exception in a variable of the same name.
         let is_made_alike = is_way_back(graph, edge)
+            || captures_object(graph, edge)
             || ways_back.contains(&edge)
             || keeps_traceback
                 && (is_traceback(graph, edge)

@@ -17,6 +17,15 @@ pub(super) const WAY_FORTH: u32 = 36;
 /// From this rank on, a reference is the interpreter's.
 pub(super) const PLUMBING: u32 = 1000;
 
+/// True for a variable with an object that a function of the program captures: one line makes it for each such function.
+pub(super) fn captures_object(graph: &LeakGraph, edge: EdgeIndex) -> bool {
+    let ends = graph.edge_endpoints(edge);
+    matches!(graph[edge].name, ReferenceName::Closure(_))
+        && ends.is_some_and(|(from, to)| {
+            !graph[from].is_library() && graph[to].description.kind == ObjectKind::Instance
+        })
+}
+
 /// Rank of a reference as a cut; lower is better.
 ///
 /// The program's own code before a library's, both before the interpreter's plumbing. An attribute

@@ -14,13 +14,17 @@
 //! Instead, store the method's name and look it up when it is called, define `on_step` as a method, or
 //! store `weakref.WeakMethod(self.log)`, which does not keep the object alive.
 
+use petgraph::graph::EdgeIndex;
+use petgraph::visit::EdgeRef;
+
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{
-    CONTAINERS, Case, bare_name, is_found_by_name, is_of_class, noun, short,
+    CONTAINERS, Case, at, bare_name, is_found_by_name, is_of_class, noun, short, the,
 };
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
+use crate::model::words::all_of;
 
 pub const PATTERN: Pattern = Pattern {
     name: "bound-method-on-owner",
@@ -115,6 +119,13 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
                 "; or store a `weakref.WeakMethod` of it, and call what that returns{slots}{kept}"
             )
         });
+    let others = callbacks_beside(case, position);
+    if !others.is_empty() {
+        let (edges, names): (Vec<EdgeIndex>, Vec<String>) = others.into_iter().unzip();
+        let all = all_of(&names);
+        let remedy = format!("remove {all} from it, when they are no longer needed");
+        return Some(finding.remedy_of(edges, remedy));
+    }
     let container = case.before(position);
     let in_tuple = container.description.kind == ObjectKind::Tuple;
     let remedy = match keeper.plainly || in_tuple {
@@ -129,4 +140,36 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         false => case.edge_before(position),
     };
     Some(finding.remedy(removes, remedy))
+}
+
+/// The callbacks in the container of a method, where all of them have to go; the method's own first.
+fn callbacks_beside(case: &Case<'_>, position: usize) -> Vec<(EdgeIndex, String)> {
+    let own = case.edge_before(position);
+    let container = case.graph.edge_endpoints(own).map(|(from, _)| from);
+    let is_set = |kind| matches!(kind, ObjectKind::List | ObjectKind::Set | ObjectKind::Deque);
+    let container = container.filter(|&node| is_set(case.graph[node].description.kind));
+    let Some(container) = container.filter(|_| !case.is_enough(&[own])) else {
+        return Vec::new();
+    };
+    let mut items: Vec<EdgeIndex> = case.graph.edges(container).map(|item| item.id()).collect();
+    items.sort_unstable_by_key(|&item| (item != own, item));
+    let name = |item: EdgeIndex| {
+        let (_, to) = case.graph.edge_endpoints(item)?;
+        let callback = &case.graph[to];
+        match callback.description.kind {
+            ObjectKind::Method => Some((item, format!("`{}`", bare_name(callback)))),
+            ObjectKind::Function => Some((item, format!("{}{}", the(callback), at(callback)))),
+            _ => None,
+        }
+    };
+    if !case.is_enough(&items) {
+        return Vec::new();
+    }
+    let is_needed = |item: &EdgeIndex| {
+        let others = items.iter().copied().filter(|other| other != item);
+        !case.is_enough(&others.collect::<Vec<EdgeIndex>>())
+    };
+    let needed = items.iter().copied().filter(is_needed);
+    let named: Option<Vec<_>> = needed.map(name).collect();
+    named.unwrap_or_default()
 }
