@@ -225,6 +225,18 @@ def go():
     leaf.__dict__.update(tree=tree)  # here
     tree.kids.append(leaf)
 """,
+    "what is added to a list": """
+class Button:
+    def __init__(self):
+        self.array, self.pressed = array(), []
+        self.pressed += [self.press]  # here
+
+    def press(self):
+        return self.array
+
+def go():
+    Button()
+""",
     "an item of a named tuple's list": """
 Context = namedtuple("Context", "data told_later")
 

@@ -84,7 +84,7 @@ fn behind_containers(leak: &Leak, first: u32) -> Vec<&Object> {
         .collect()
 }
 
-/// The call of a method of a container that an attribute has, or the assignment of one of its items.
+/// The call of a method of a container that an attribute has, the assignment of one of its items, or what adds to it.
 pub fn put<'s>(syntax: &Syntax, node: Node<'s>, attribute: &str) -> Option<Store<'s>> {
     let receiver = |container: Option<Node<'s>>| {
         let container = container.filter(|it| is_called(syntax, *it, attribute))?;
@@ -103,6 +103,10 @@ pub fn put<'s>(syntax: &Syntax, node: Node<'s>, attribute: &str) -> Option<Store
             let last = children(node.child_by_field_name("arguments")?).pop();
             let value = last.filter(|_| !matches!(name, "extend" | "update" | "push"));
             METHODS.contains(&name).then(|| store(receiver, value))
+        }
+        "augmented_assignment" => {
+            let receiver = receiver(node.child_by_field_name("left"))?;
+            Some(store(receiver, None))
         }
         "assignment" => {
             let target = node.child_by_field_name("left")?;
