@@ -5,7 +5,7 @@ use tree_sitter::Node;
 use super::family::{decorators, defined};
 use super::held::last_part;
 use super::reference::named_function;
-use super::stores::{Store, is_called, stores};
+use super::stores::{Store, bound_by, is_called, stores};
 use super::syntax::{
     Syntax, all, around, children, functions_around, is_field, is_named, lines, scope,
 };
@@ -341,9 +341,8 @@ fn class_of_variable<'s>(syntax: &'s Syntax, node: Node<'s>, variable: &str) -> 
     if let Some(written) = parent.child_by_field_name("type") {
         return only_class(syntax, syntax.of(written).trim_matches(['"', '\'']));
     }
-    let is_target = parent.kind() == "assignment" && is_field(parent, "left", binding);
-    let value = parent.child_by_field_name("right").filter(|_| is_target)?;
-    class_made(syntax, value)
+    let (_, value) = bound_by(binding)?;
+    class_made(syntax, value?)
 }
 
 /// The class of the file that a call makes an object of.
