@@ -61,15 +61,16 @@ DECOYS = [
 
 
 class Program:
-    """Two files, and the statement that runs."""
+    """Three files, and the statement that runs."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         pick = self.random.choice
         self.attribute = pick(["parent", "root", "model", "engine"])
-        self.where = pick(["init", "method", "base", "parent", "function", "other file"])
-        ways = {"parent": IN_PARENT, "function": IN_FUNCTION, "other file": IN_FUNCTION}
-        self.way = pick(ways.get(self.where, IN_CHILD)).replace("ATTRIBUTE", self.attribute)
+        self.where = pick(["init", "method", "base", "parent", "function", "other file", "glue"])
+        others = IN_PARENT if self.where == "parent" else IN_FUNCTION
+        is_childs = self.where in ("init", "method", "base")
+        self.way = pick(IN_CHILD if is_childs else others).replace("ATTRIBUTE", self.attribute)
         self.has_base = self.where == "base" or self.random.random() < 0.3
         self.uses = self.random.random() < 0.5
 
@@ -112,8 +113,17 @@ class Program:
         lines.append(self.decoys(True, self.random.randrange(3)))
         return "\n".join(lines)
 
+    def glue(self) -> str:
+        """A file that imports nothing."""
+        is_here = self.where == "glue"
+        way = self.way + "  # here" if is_here else "pass"
+        return f"def adopt(child, parent):\n    {way}\n"
+
     def main(self) -> str:
-        lines = ["import random_model\n", self.decoys(False, self.random.randrange(2))]
+        lines = [
+            "import random_glue\nimport random_model\n",
+            self.decoys(False, self.random.randrange(2)),
+        ]
         calls = {
             "init": "pass",
             "method": "child.attach(parent)",
@@ -121,6 +131,7 @@ class Program:
             "parent": "parent.adopt(child)",
             "function": "random_model.adopt(child, parent)",
             "other file": self.way + "  # here",
+            "glue": "random_glue.adopt(child, parent)",
         }
         lines.append("def go():\n    parent = random_model.Parent()")
         lines.append("    child = random_model.Child(parent)\n    parent.kids.append(child)")
@@ -153,7 +164,11 @@ def load(name: str, text: str, folder: Path, loaded: list[str]) -> ModuleType:
 
 def place_of(program: Program, folder: Path, loaded: list[str]) -> str:
     """What is told: the right "line", the right "class", "none", or what is wrong."""
-    texts = {"random_model": program.model(), "random_main": program.main()}
+    texts = {
+        "random_model": program.model(),
+        "random_glue": program.glue(),
+        "random_main": program.main(),
+    }
     modules = {name: load(name, text, folder, loaded) for name, text in texts.items()}
     gc.collect()
     modules["random_main"].go()

@@ -33,6 +33,7 @@ pytestmark = pytest.mark.usefixtures("collector_paused")
 def outcome(file: Path) -> tuple[str, cyclescope.CycleReport]:
     """What the program prints, and what is left of it."""
     module = ModuleType("program")
+    module.__file__ = str(file)
     sys.modules["program"] = module
     printed = io.StringIO()
     gc.collect()

@@ -98,7 +98,8 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
             leak.source = shown(syntax, put.unwrap_or(stored), file);
             if attribute.is_some() && is_only_cut && leak.source.is_some() {
                 let line = syntax::lines(stored).0;
-                leak.patch = patch(syntax, Path::new(file), line, reference.name()).ok();
+                let patch = patch(syntax, Path::new(file), line, reference.name());
+                leak.patch = patch.ok().filter(|patch| fits(patch, &leak.advice.text));
             }
         }
         Made::Class(name, location) => {
@@ -108,11 +109,19 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
     }
 }
 
-/// True if the advice begins with another attribute, whose line is another: a tensor's cycle may have several.
+/// False for a patch with a weak reference where the advice knows of none: the object may not take any.
+fn fits(patch: &Patch, advice: &str) -> bool {
+    !patch.diff.contains("weakref") || advice.contains("weak")
+}
+
+/// True if the advice begins with another attribute, whose line is another.
 fn speaks_of_another(leak: &Leak, attribute: &str) -> bool {
     let first = leak.advice.text.split(". ").next().unwrap_or_default();
-    leak.pattern.as_deref() == Some("tensor-attribute-leads-back")
-        && !first.contains(&format!("`{attribute}`"))
+    let code = first.split('`').nth(1).unwrap_or_default();
+    match code.rsplit_once('.') {
+        Some((_, other)) => other != attribute,
+        None => leak.pattern.as_deref() == Some("tensor-attribute-leads-back") && code != attribute,
+    }
 }
 
 /// True for a reference that a container has.
@@ -147,7 +156,8 @@ fn show_variable(leak: &mut Leak, cut: &Cut, is_only_cut: bool, sources: &mut So
             && leak.source.is_some()
         {
             let line = syntax::lines(stored).0;
-            leak.patch = patch(syntax, Path::new(file), line, reference.name()).ok();
+            let patch = patch(syntax, Path::new(file), line, reference.name());
+            leak.patch = patch.ok().filter(|patch| fits(patch, &leak.advice.text));
         }
         return;
     }

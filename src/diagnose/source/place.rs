@@ -10,7 +10,7 @@ use super::syntax::{Syntax, all, children, is_named, lines};
 use super::written::{Fit, Match, Source, Stored, class_source};
 use crate::capture::{ClassSource, is_library_file};
 use crate::diagnose::case::short;
-use crate::model::report::{Location, Node as Object};
+use crate::model::report::{Location, Node as Object, NodeKind};
 use crate::model::source::Origin;
 
 /// Where a reference was made.
@@ -52,16 +52,38 @@ pub fn made<'s>(
     }
     let all = sources.of(files);
     let found = stored.matches(&all);
-    if let Some((field, class, source)) = declared(&all, attribute, &origin.owner) {
-        return of_field(&all, attribute, &found, field, class, source);
+    if let Some((line, class, source)) = declared(&all, attribute, &origin.owner) {
+        return Made::Class(short(&class.name).to_owned(), location(source, line));
     }
-    match only(&found) {
-        Some(one) if is_all && one.is_near || one.is_owners => match is_said(one, object) {
-            true => Made::Line(one.source, one.store.node),
-            false => Made::Unknown,
+    let made = match only(&found) {
+        Some(one) if is_all && one.is_near || one.fit == Fit::Surely => Some(*one),
+        Some(_) => return Made::Unknown,
+        None => None,
+    };
+    match made {
+        Some(one) if is_filled_later(object, &one) => match only_put(&stored, &all) {
+            Made::Unknown => of_class(&found, &origin.owner),
+            put => put,
         },
+        Some(one) if is_said(&one, object) => Made::Line(one.source, one.store.node),
         Some(_) => Made::Unknown,
-        None => of_class(&found, &origin.owner),
+        None if is_all => of_class(&found, &origin.owner),
+        None => Made::Unknown,
+    }
+}
+
+/// True for a new container with nothing in it.
+fn is_filled_later(object: &Object, one: &Match<'_>) -> bool {
+    object.kind == NodeKind::Container && is_empty(one.source.syntax, one.store.value)
+}
+
+/// The only statement that puts something into the container that an attribute has.
+fn only_put<'s>(stored: &Stored<'_>, sources: &[Source<'s>]) -> Made<'s> {
+    match only(&stored.among(sources, puts)) {
+        Some(one) if one.is_near && !is_library_file(one.source.file) => {
+            Made::Line(one.source, one.store.node)
+        }
+        _ => Made::Unknown,
     }
 }
 
@@ -88,14 +110,9 @@ pub fn put<'s>(
         sources.load(file);
     }
     let all = sources.of(files);
-    let found = stored.among(&all, puts);
-    match only(&found) {
-        Some(one)
-            if (is_all && one.is_near || one.is_owners) && !is_library_file(one.source.file) =>
-        {
-            Made::Line(one.source, one.store.node)
-        }
-        _ => Made::Unknown,
+    match is_all {
+        true => only_put(&stored, &all),
+        false => Made::Unknown,
     }
 }
 
@@ -168,7 +185,7 @@ fn declared<'s, 'c>(
     sources: &[Source<'s>],
     attribute: &str,
     owner: &'c [ClassSource],
-) -> Option<(Node<'s>, &'c ClassSource, Source<'s>)> {
+) -> Option<(u32, &'c ClassSource, Source<'s>)> {
     sources.iter().find_map(|&source| {
         let classes = all(source.syntax.root()).into_iter();
         classes
@@ -182,7 +199,7 @@ fn declared<'s, 'c>(
                 let has_own = children(body)
                     .into_iter()
                     .any(|node| is_named(source.syntax, node, "__init__"));
-                (is_made && !has_own).then_some((field, known, source))
+                (is_made && !has_own).then_some((lines(field).0 as u32, known, source))
             })
     })
 }
@@ -202,68 +219,6 @@ fn fields(class: Node<'_>) -> Vec<Node<'_>> {
         .filter_map(|statement| statement.named_child(0))
         .filter(|node| node.kind() == "assignment" && node.child_by_field_name("type").is_some())
         .collect()
-}
-
-/// Where the field of a class got the object: by the only call that makes such an object with it, or the only assignment,
-/// if not both may have; otherwise the field.
-fn of_field<'s>(
-    sources: &[Source<'s>],
-    attribute: &str,
-    found: &[Match<'s>],
-    field: Node<'s>,
-    class: &ClassSource,
-    source: Source<'s>,
-) -> Made<'s> {
-    let around = super::syntax::around(field, &["class_definition"]);
-    let position = around.and_then(|class| fields(class).iter().position(|it| *it == field));
-    let name = short(&class.name);
-    let mut calls = Vec::new();
-    for &source in sources {
-        let here = all(source.syntax.root()).into_iter();
-        let gives = here.filter(|node| gives(source.syntax, *node, name, attribute, position));
-        calls.extend(gives.map(|node| (source, node)));
-    }
-    let has_default = field.child_by_field_name("right").is_some();
-    match (&calls[..], found) {
-        ([], [one]) if has_default && !is_library_file(one.source.file) => {
-            Made::Line(one.source, one.store.node)
-        }
-        ([(source, call)], []) => Made::Line(*source, *call),
-        _ => Made::Class(name.to_owned(), location(source, lines(field).0 as u32)),
-    }
-}
-
-/// True for a call that may make an object of a class with a field given.
-fn gives(
-    syntax: &Syntax,
-    call: Node<'_>,
-    class: &str,
-    field: &str,
-    position: Option<usize>,
-) -> bool {
-    if call.kind() != "call" {
-        return false;
-    }
-    let function = call.child_by_field_name("function");
-    let arguments = call.child_by_field_name("arguments").map(children);
-    let (Some(function), Some(arguments)) = (function, arguments) else {
-        return false;
-    };
-    let called = last_part(syntax.of(function));
-    let makes = called == class || called == "cls" || called.starts_with("type(");
-    let is_keyword = |node: &Node<'_>| node.kind() == "keyword_argument";
-    let names_it = arguments
-        .iter()
-        .filter(|node| is_keyword(node))
-        .any(|node| {
-            let name = node.child_by_field_name("name");
-            name.is_some_and(|name| syntax.of(name) == field)
-        });
-    let spreads = arguments.iter().any(|node| node.kind().ends_with("_splat"));
-    let positional = arguments.iter().filter(|node| !is_keyword(node)).count();
-    let is_copied = called == "replace" || called == "evolve";
-    names_it && (makes || is_copied)
-        || makes && (spreads || position.is_some_and(|position| positional > position))
 }
 
 /// What puts something into a container that an attribute has, or stores one with something in it.

@@ -36,7 +36,7 @@ pub fn connected(file: &Path, others: Vec<PathBuf>) -> Vec<PathBuf> {
             }
         }
     }
-    let mut reached = reached(&[0], &neighbours).into_iter().skip(1);
+    let mut reached = reached(vec![0], &neighbours).into_iter().skip(1);
     let mut others = others;
     others.retain(|_| reached.next().unwrap_or_default());
     others
@@ -70,22 +70,24 @@ impl Imports {
         Self { files, down, up }
     }
 
-    /// The files with a word that lead to one of the known, or to which one of the known leads, by way of imports. What two
-    /// files import both makes neither lead to the other.
-    pub fn leading(&self, known: &[String], word: &str) -> Vec<String> {
-        let is_known = |number: &usize| known.contains(&self.files[*number].0);
-        let start: Vec<usize> = (0..self.files.len()).filter(is_known).collect();
-        let (down, up) = (reached(&start, &self.down), reached(&start, &self.up));
-        let within = self.files.iter().zip(down.into_iter().zip(up));
-        let found = within.filter(|((_, text), (down, up))| (*down || *up) && text.contains(word));
+    /// The files with a word among those that lead to one of the known ones by way of imports, and all that these lead to:
+    /// who makes two objects belong together may be imported by neither's file.
+    pub fn around(&self, known: &[String], word: &str) -> Vec<String> {
+        let numbers = 0..self.files.len();
+        let start = numbers.filter(|&number| known.contains(&self.files[number].0));
+        let up = reached(start.collect(), &self.up);
+        let leading = up.iter().enumerate().filter(|(_, is_reached)| **is_reached);
+        let all = reached(leading.map(|(number, _)| number).collect(), &self.down);
+        let found = self.files.iter().zip(all);
+        let found = found.filter(|((_, text), is_reached)| *is_reached && text.contains(word));
         found.map(|((file, _), _)| file.clone()).collect()
     }
 }
 
 /// Which of some numbered things can be reached from others.
-fn reached(start: &[usize], next: &[Vec<usize>]) -> Vec<bool> {
+fn reached(start: Vec<usize>, next: &[Vec<usize>]) -> Vec<bool> {
     let mut reached = vec![false; next.len()];
-    let mut pending = start.to_vec();
+    let mut pending = start;
     while let Some(number) = pending.pop() {
         if !std::mem::replace(&mut reached[number], true) {
             pending.extend(&next[number]);

@@ -15,7 +15,7 @@ use crate::capture::is_library_file;
 /// A program of more files is not searched.
 const FILES: usize = 2000;
 /// Maximum number of its files that are read for one reference.
-const PARSED: usize = 40;
+const PARSED: usize = 100;
 
 static LOADED: OnceLock<SystemTime> = OnceLock::new();
 
@@ -37,9 +37,9 @@ pub struct Program {
 #[derive(Default)]
 pub struct Sources {
     read: BTreeMap<String, Option<Syntax>>,
-    /// The texts of the program's files, and which imports which; `None` as long as nobody asked.
-    imports: Option<Imports>,
     files: Vec<String>,
+    /// Their texts, and which imports which; `None` as long as nobody asked.
+    imports: Option<Imports>,
     is_typed_in: bool,
 }
 
@@ -75,9 +75,9 @@ impl Sources {
         known.collect()
     }
 
-    /// Reads the files of the program that have a word and lead to some files by way of imports, or are led to; and names
-    /// them. `None` if that is not all that may be: if none of these is of the program, if that has code in no file, or
-    /// if there are too many.
+    /// Reads the files of the program that have a word and belong together with some known ones, and names them. `None` if
+    /// that is not all that may be: if none of the known ones is of the program, if that has code in no file, or if there
+    /// are too many.
     pub fn load_having(&mut self, word: &str, known: &[String]) -> Option<Vec<String>> {
         let is_known = self.files.iter().any(|file| known.contains(file));
         if self.is_typed_in || !is_known || self.files.len() > FILES {
@@ -85,7 +85,7 @@ impl Sources {
         }
         let files = &self.files;
         let imports = self.imports.get_or_insert_with(|| Imports::of(files));
-        let files: Vec<String> = imports.leading(known, word);
+        let files: Vec<String> = imports.around(known, word);
         if files.len() > PARSED {
             return None;
         }

@@ -2,7 +2,8 @@
 
 use tree_sitter::Node;
 
-use super::syntax::{Syntax, all, children, is_field, scope};
+use super::family::decorators;
+use super::syntax::{Syntax, all, children, is_field, is_named, scope};
 
 /// Patterns of several targets, to which something is unpacked.
 const PATTERNS: [&str; 3] = ["pattern_list", "tuple_pattern", "list_pattern"];
@@ -33,6 +34,8 @@ pub fn stores<'s>(syntax: &'s Syntax, attribute: &str) -> Vec<Store<'s>> {
         }
         "call" => set_by_name(syntax, node, attribute).or_else(|| updated(syntax, node, attribute)),
         "subscript" => item_of_dict(syntax, node, attribute),
+        "attribute" if is_called(syntax, node, "__dict__") => whole_dict(node),
+        "function_definition" if is_named(syntax, node, attribute) => cached(syntax, node),
         _ => None,
     };
     let found = all(syntax.root()).into_iter().filter_map(store);
@@ -44,13 +47,17 @@ pub fn bound_by<'s>(target: Node<'s>) -> Option<(Node<'s>, Option<Node<'s>>)> {
     // The position of the target among those that it is in, the outermost last.
     let mut positions = Vec::new();
     let (mut at, mut around) = (target, target.parent()?);
+    let is_rest = around.kind() == "list_splat_pattern";
+    if is_rest {
+        (at, around) = (around, around.parent()?);
+    }
     while PATTERNS.contains(&around.kind()) {
         positions.push((at, around));
         (at, around) = (around, around.parent()?);
     }
     match around.kind() {
         "assignment" if is_field(around, "left", at) => {
-            let mut value = Some(assigned(around)?);
+            let mut value = Some(assigned(around)?).filter(|_| !is_rest);
             for (part, pattern) in positions.into_iter().rev() {
                 value = value.and_then(|value| part_of(value, part, pattern));
             }
@@ -99,6 +106,8 @@ pub fn is_called(syntax: &Syntax, node: Node<'_>, attribute: &str) -> bool {
 }
 
 /// The call `setattr(object, name, value)`, if the name is that of the attribute or not written there.
+///
+/// So may any other call that is given both, as `module.add_module(name, child)`.
 fn set_by_name<'s>(syntax: &Syntax, call: Node<'s>, attribute: &str) -> Option<Store<'s>> {
     let function = call.child_by_field_name("function")?;
     let arguments = children(call.child_by_field_name("arguments")?);
@@ -108,6 +117,14 @@ fn set_by_name<'s>(syntax: &Syntax, call: Node<'s>, attribute: &str) -> Option<S
             (Some(receiver), name, value)
         }
         [name, value] if is_method => (None, name, value),
+        [.., name, value] if is_text(syntax, name, attribute) => {
+            let reads = matches!(syntax.of(function), "getattr" | "print" | "isinstance");
+            return (!reads).then_some(Store {
+                node: call,
+                receiver: Some(function),
+                value: Some(value),
+            });
+        }
         _ => return None,
     };
     // What passes every attribute on is no statement about one.
@@ -122,14 +139,43 @@ fn set_by_name<'s>(syntax: &Syntax, call: Node<'s>, attribute: &str) -> Option<S
 }
 
 /// The assignment of `vars(object)[name]` or `object.__dict__[name]`.
+///
+/// What else has such a name for an item may be the dict of an object by another name, or its modules.
 fn item_of_dict<'s>(syntax: &Syntax, node: Node<'s>, attribute: &str) -> Option<Store<'s>> {
-    let receiver = with_dict(syntax, node.child_by_field_name("value")?)?;
+    let dict = node.child_by_field_name("value")?;
+    let receiver = with_dict(syntax, dict);
     let name = node.child_by_field_name("subscript")?;
     let (shown, value) = bound_by(node)?;
-    may_be_text(syntax, name, attribute).then_some(Store {
+    let is_it = match receiver {
+        Some(_) => may_be_text(syntax, name, attribute),
+        None => is_text(syntax, name, attribute),
+    };
+    is_it.then_some(Store {
         node: shown,
-        receiver: Some(receiver),
+        receiver: receiver.or(Some(dict)),
         value,
+    })
+}
+
+/// The assignment of `object.__dict__`, which may have any name.
+fn whole_dict(node: Node<'_>) -> Option<Store<'_>> {
+    let around = node.parent()?;
+    let is_target = matches!(around.kind(), "assignment" | "augmented_assignment")
+        && is_field(around, "left", node);
+    is_target.then_some(Store {
+        node: around,
+        receiver: node.child_by_field_name("object"),
+        value: None,
+    })
+}
+
+/// A method whose result the object keeps by its name, as `functools.cached_property` has it.
+fn cached<'s>(syntax: &Syntax, method: Node<'s>) -> Option<Store<'s>> {
+    let is_cached = decorators(syntax, method).any(|it| it.contains("cached"));
+    is_cached.then_some(Store {
+        node: method,
+        receiver: None,
+        value: None,
     })
 }
 
@@ -185,6 +231,11 @@ fn with_dict<'s>(syntax: &Syntax, expression: Node<'s>) -> Option<Node<'s>> {
         [object] if syntax.of(function) == "vars" => Some(object),
         _ => None,
     }
+}
+
+/// True for a text in quotes.
+fn is_text(syntax: &Syntax, expression: Node<'_>, text: &str) -> bool {
+    expression.kind() == "string" && syntax.of(expression).trim_matches(['"', '\'']) == text
 }
 
 /// False for a text that is another one, and for the variable of a loop over other texts.

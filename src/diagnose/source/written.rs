@@ -3,7 +3,6 @@
 use tree_sitter::Node;
 
 use super::family::{decorators, defined};
-use super::held::last_part;
 use super::reference::named_function;
 use super::stores::{Store, bound_by, is_called, stores};
 use super::syntax::{
@@ -18,7 +17,7 @@ use crate::model::report::{Node as Object, NodeKind};
 pub enum Fit {
     No,
     Maybe,
-    /// It has the function or method that is stored.
+    /// It makes the function that is stored, or has its name where it is made.
     Surely,
 }
 
@@ -42,15 +41,13 @@ pub struct Match<'s> {
     pub is_near: bool,
     /// The class whose method stores it in an attribute of its own object.
     pub class: Option<Node<'s>>,
-    /// True if the object that gets it is known to be of the owner's class.
-    pub is_owners: bool,
 }
 
 /// Whose attribute a statement sets.
 struct Receiver<'s> {
     /// As [`Match::class`].
     class: Option<Node<'s>>,
-    /// As [`Match::is_owners`].
+    /// True if the object that gets it is known to be of the owner's class.
     is_owners: bool,
 }
 
@@ -88,8 +85,9 @@ impl Stored<'_> {
         let mut found = Vec::new();
         for &source in sources {
             for store in statements(source.syntax, self.attribute) {
-                // A library's `setattr` stores what the program gives it.
-                let is_given = store.node.kind() == "call" && is_library_file(source.file);
+                // A library's `setattr` stores what the program gives it, and its copies have what the first has.
+                let is_given = (store.node.kind() == "call" || store.value.is_none())
+                    && is_library_file(source.file);
                 let Some(receiver) = self.received(source, &store).filter(|_| !is_given) else {
                     continue;
                 };
@@ -104,7 +102,6 @@ impl Stored<'_> {
                         copies: value
                             .is_some_and(|it| is_called(source.syntax, it, self.attribute)),
                         class: receiver.class,
-                        is_owners: receiver.is_owners,
                     });
                 }
             }
@@ -187,8 +184,8 @@ impl Stored<'_> {
         }
         if let Some(name) = label.strip_prefix("bound method ") {
             return match has_name(syntax, value, short(name)) {
-                true => Fit::Surely,
-                false => as_callable(value),
+                false if is_other_method(syntax, value) => Fit::No,
+                _ => as_callable(value),
             };
         }
         self.plain(source, value)
@@ -249,19 +246,7 @@ fn is_made(code: &Code<'_>, source: Source<'_>, value: Node<'_>) -> Fit {
             _ => Fit::Maybe,
         };
     }
-    // A call of the function that the other is in, as of a decorator.
-    let called = value.child_by_field_name("function");
-    let called = called.map(|called| last_part(syntax.of(called)));
-    let mut makers = functions_around(code.node).into_iter();
-    let is_maker = called
-        .is_some_and(|called| makers.any(|maker| is_named(code.source.syntax, maker, called)));
-    let passes_it = is_here
-        && own.is_some_and(|own| !syntax.variables(value, own).is_empty())
-        && scope(value) == scope(code.node);
-    match is_maker || passes_it {
-        true => Fit::Surely,
-        false => as_callable(value),
-    }
+    as_callable(value)
 }
 
 /// Whether an expression may be a function that is made elsewhere.
@@ -270,6 +255,22 @@ fn as_callable(value: Node<'_>) -> Fit {
         "identifier" | "attribute" | "call" | "subscript" | "await" => Fit::Maybe,
         _ => Fit::No,
     }
+}
+
+/// True for a method of the class of the first parameter: `self.step`.
+fn is_other_method(syntax: &Syntax, value: Node<'_>) -> bool {
+    let (Some(object), Some(name)) = (
+        value.child_by_field_name("object"),
+        value.child_by_field_name("attribute"),
+    ) else {
+        return false;
+    };
+    let Own::Object(class) = own_object(syntax, value, syntax.of(object)) else {
+        return false;
+    };
+    let body = class.child_by_field_name("body").map(children);
+    let mut statements = body.unwrap_or_default().into_iter();
+    statements.any(|it| is_named(syntax, it, syntax.of(name)))
 }
 
 /// True if a part of an expression is called so.
@@ -326,22 +327,13 @@ fn own_object<'s>(syntax: &Syntax, node: Node<'s>, variable: &str) -> Own<'s> {
     }
 }
 
-/// The class of the file that a variable has an object of, by its only assignment or the type of the parameter.
+/// The class of the file that a variable has an object of, by its only assignment.
 fn class_of_variable<'s>(syntax: &'s Syntax, node: Node<'s>, variable: &str) -> Option<Node<'s>> {
     let within = scope(node).unwrap_or_else(|| syntax.root());
     let [binding] = syntax.bindings(within, variable)[..] else {
         return None;
     };
-    let parameters = within.child_by_field_name("parameters");
-    let is_parameter =
-        parameters.is_some_and(|all| all.byte_range().contains(&binding.start_byte()));
-    let parent = binding
-        .parent()
-        .filter(|_| is_parameter || scope(binding) == scope(node))?;
-    if let Some(written) = parent.child_by_field_name("type") {
-        return only_class(syntax, syntax.of(written).trim_matches(['"', '\'']));
-    }
-    let (_, value) = bound_by(binding)?;
+    let (_, value) = bound_by(binding).filter(|_| scope(binding) == scope(node))?;
     class_made(syntax, value?)
 }
 
