@@ -27,7 +27,7 @@ use crate::model::cells::{Cells, name_cells};
 use crate::model::occurrences;
 use crate::model::rank::Rank;
 use crate::model::redact::{redact, redact_process};
-use crate::model::report::{Collection, Occurrence as SeenAt, Process, Report};
+use crate::model::report::{Collection, Occurrence as SeenAt, Origin, Process, Report};
 
 /// Where the program waits without having asked, at most so many groups of cycles are described, at up to a
 /// millisecond each.
@@ -200,6 +200,9 @@ impl Inspector {
             redact(report);
         } else {
             show_source(report, &asked.program);
+        }
+        for leak in &mut report.leaks {
+            leak.origin = Origin::default();
         }
     }
 
