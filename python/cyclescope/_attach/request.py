@@ -188,7 +188,7 @@ def _why_not(process: Process, error: Exception) -> str:
             f"process {process.pid} does not run Python 3.{sys.version_info.minor}: no interpreter "
             "was found in it"
         )
-    if "main thread" in text:
+    if "main thread" in text or "running interpreter" in text:
         return f"process {process.pid} is starting or ending: try again"
     return f"cannot attach to process {process.pid}: {text}"
 
