@@ -1,4 +1,4 @@
-"""Libraries that a test installs."""
+"""Libraries that a test installs, and modules that it writes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from support.written import Modules, modules_in
 
 
 @pytest.fixture
@@ -30,3 +32,10 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     yield write
     for name in names:
         sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def modules(tmp_path: Path) -> Iterator[Modules]:
+    """Writes and imports modules of a program."""
+    with modules_in(tmp_path) as written:
+        yield written

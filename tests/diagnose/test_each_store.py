@@ -347,31 +347,6 @@ def test_no_line_of_a_library_is_the_place_to_change() -> None:
     assert not re.search(r"Fix: +\S*argparse", text)
 
 
-def test_the_class_is_named_where_the_line_is_not_known(tmp_path: Any) -> None:
-    source = """\
-class Shared:
-    def meet(self, other):
-        self.other = other
-
-    def leave(self, other):
-        self.other = other
-"""
-    (tmp_path / "shared_class.py").write_text(source)
-    space: dict[str, Any] = {"__name__": "shared_class"}
-    exec(compile(source, str(tmp_path / "shared_class.py"), "exec"), space)
-
-    def make() -> None:
-        owner = space["Shared"]()
-        owner.array = array()
-        other = space["Shared"]()
-        owner.meet(other)
-        other.meet(owner)
-
-    text = " ".join(found(make).to_text().split())
-    assert "shared_class.py:2, in class `Shared`: " in text, text
-    assert cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks == []
-
-
 class Branch(list[Any]):
     def __init__(self, parent: Branch | None) -> None:
         super().__init__()

@@ -5,9 +5,6 @@ from __future__ import annotations
 import enum
 import functools
 import gc
-import importlib.util
-import os
-import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -17,6 +14,7 @@ import numpy
 import pytest
 
 import cyclescope
+from support.written import Modules
 
 pytestmark = pytest.mark.usefixtures("collector_paused")
 
@@ -80,44 +78,31 @@ def leaks_of(make: Callable[[], object]) -> list[cyclescope.Leak]:
     return cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
 
 
-def module_of(text: str, folder: Path) -> Any:
-    file = folder / "lines_of_owner.py"
-    file.write_text(text)
-    # A file that is newer than the process is not what the process has read.
-    os.utime(file, (0, 0))
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Of a program's files, only those of its modules are known.
-    sys.modules[file.stem] = module
-    spec.loader.exec_module(module)
-    return module
+def module_of(text: str, modules: Modules) -> Any:
+    return modules.load("lines_of_owner", text)
 
 
 @pytest.mark.parametrize("fill", FILLS)
-def test_what_puts_it_into_a_container_is_the_line(fill: str, tmp_path: Path) -> None:
+def test_what_puts_it_into_a_container_is_the_line(fill: str, modules: Modules) -> None:
     kept, lines = FILLS[fill]
     body = "\n".join(f"        {line}" for line in lines.splitlines())
     text = OWNER.replace("{kept}", kept).replace("{fill}", body)
-    module = module_of(text, tmp_path)
+    module = module_of(text, modules)
     (leak,) = leaks_of(module.Owner)
     (line,) = [n for n, line in enumerate(text.splitlines(), 1) if "# here" in line]
     assert leak.source is not None
     assert leak.source.marked == line
     assert f"lines_of_owner.py:{line}: " in " ".join(leak.to_text().split())
-    vars(sys.modules.pop(module.__name__)).clear()
 
 
-def test_where_several_lines_may_have_put_it_the_class_is_named(tmp_path: Path) -> None:
+def test_where_several_lines_may_have_put_it_the_class_is_named(modules: Modules) -> None:
     kept = "[]"
     body = "        self.kept.append(self.work)\n        self.kept.append(self.work)"
     text = OWNER.replace("{kept}", kept).replace("{fill}", body)
-    module = module_of(text, tmp_path)
+    module = module_of(text, modules)
     (leak,) = leaks_of(module.Owner)
     assert leak.source is None
     assert ", in class `Owner`: " in " ".join(leak.to_text().split())
-    vars(sys.modules.pop(module.__name__)).clear()
 
 
 class Job:
@@ -226,14 +211,47 @@ class Probe:
     ],
 )
 def test_the_call_that_registers_a_method_is_the_line(
-    register: str, *, is_named: bool, tmp_path: Path
+    register: str, *, is_named: bool, modules: Modules
 ) -> None:
     torch = pytest.importorskip("torch", reason="hooks of PyTorch")
     text = HOOKS.replace("{register}", register)
-    module = module_of(text, tmp_path)
+    module = module_of(text, modules)
     (leak,) = leaks_of(lambda: module.Probe(torch.nn.Linear(64, 64)))
     assert (leak.source is not None) is is_named
     begin = "        layer.register" if is_named else "    def save"
     line = text[: text.index(begin)].count("\n") + 1
     assert f"lines_of_owner.py:{line}: " in " ".join(leak.to_text().split())
-    vars(sys.modules.pop(module.__name__)).clear()
+
+
+SHARED = """\
+import numpy
+
+
+class Shared:
+    def meet(self, other):
+        self.other = other
+
+    def leave(self, other):
+        self.other = other
+
+
+def make():
+    owner, other = Shared(), Shared()
+    owner.array = numpy.zeros(1024)
+    owner.meet(other)
+    other.meet(owner)
+"""
+
+
+def test_the_class_is_named_where_the_line_is_not_known(modules: Modules) -> None:
+    (leak,) = leaks_of(module_of(SHARED, modules).make)
+    assert "lines_of_owner.py:5, in class `Shared`: " in " ".join(leak.to_text().split())
+
+
+def test_the_class_of_code_that_is_in_no_module_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "shared_class.py"
+    file.write_text(SHARED)
+    space: dict[str, Any] = {"__name__": "shared_class"}
+    exec(compile(SHARED, str(file), "exec"), space)
+    (leak,) = leaks_of(space["make"])
+    assert "shared_class.py:5, in class `Shared`: " in " ".join(leak.to_text().split())

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
-import os
-import sys
 import tracemalloc
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import cyclescope
+from support.written import Modules
 
 pytestmark = pytest.mark.usefixtures("collector_paused")
 
@@ -32,27 +28,8 @@ def array():
 """
 
 
-@pytest.fixture
-def loaded() -> Iterator[list[str]]:
-    names: list[str] = []
-    yield names
-    for name in names:
-        vars(sys.modules.pop(name)).clear()
-
-
-def module_of(text: str, folder: Path, loaded: list[str], name: str = "places_told") -> Any:
-    file = folder / f"{name}.py"
-    file.write_text(HEADER + text)
-    # A file that is newer than the process is not what the process has read.
-    os.utime(file, (0, 0))
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    loaded.append(name)
-    spec.loader.exec_module(module)
-    return module
+def module_of(text: str, modules: Modules, name: str = "places_told") -> Any:
+    return modules.load(name, HEADER + text)
 
 
 def told(module: Any) -> list[str]:
@@ -232,9 +209,9 @@ def go():
 
 
 @pytest.mark.parametrize("case", STORED)
-def test_the_line_that_stores_it_is_the_place(case: str, tmp_path: Path, loaded: list[str]) -> None:
+def test_the_line_that_stores_it_is_the_place(case: str, modules: Modules) -> None:
     text = STORED[case]
-    (leak,) = told(module_of(text, tmp_path, loaded))
+    (leak,) = told(module_of(text, modules))
     assert f"places_told.py:{line_of(text)}: " in leak, leak
     assert "in class" not in leak
     assert "tracemalloc" not in leak
@@ -260,10 +237,8 @@ def go():
 """
 
 
-def test_where_a_call_or_an_assignment_may_have_it_is_the_field(
-    tmp_path: Path, loaded: list[str]
-) -> None:
-    (leak,) = told(module_of(FIELD, tmp_path, loaded))
+def test_where_a_call_or_an_assignment_may_have_it_is_the_field(modules: Modules) -> None:
+    (leak,) = told(module_of(FIELD, modules))
     assert f"places_told.py:{line_of(FIELD)}, in class `Clip`: " in leak, leak
 
 
@@ -382,10 +357,8 @@ def go():
 
 
 @pytest.mark.parametrize("case", SEVERAL)
-def test_where_several_lines_may_have_no_place_is_said(
-    case: str, tmp_path: Path, loaded: list[str]
-) -> None:
-    for leak in told(module_of(SEVERAL[case], tmp_path, loaded)):
+def test_where_several_lines_may_have_no_place_is_said(case: str, modules: Modules) -> None:
+    for leak in told(module_of(SEVERAL[case], modules)):
         said = leak.split(" Fix: ")[1]
         # The class has all the lines that may have, or the method is named.
         assert said.startswith("`Leaf.tree` ") or ", in class `Leaf`: " in said, leak
@@ -417,8 +390,8 @@ def go():
 """
 
 
-def test_the_base_class_that_stores_it_is_named(tmp_path: Path, loaded: list[str]) -> None:
-    (leak,) = told(module_of(BASE, tmp_path, loaded))
+def test_the_base_class_that_stores_it_is_named(modules: Modules) -> None:
+    (leak,) = told(module_of(BASE, modules))
     assert f"places_told.py:{line_of(BASE)}, in class `Agent`: " in leak, leak
 
 
@@ -446,12 +419,10 @@ class Fir:
 
 
 @pytest.mark.parametrize("decoy", [False, True])
-def test_another_module_of_the_program_may_have_stored_it(
-    decoy: bool, tmp_path: Path, loaded: list[str]
-) -> None:
+def test_another_module_of_the_program_may_have_stored_it(decoy: bool, modules: Modules) -> None:
     more = "\ndef plant(leaf, tree):\n    leaf.tree = tree\n" if decoy else ""
-    module_of(DECOY + more, tmp_path, loaded)
-    main = module_of(ELSEWHERE, tmp_path, loaded, "places_of_main")
+    module_of(DECOY + more, modules)
+    main = module_of(ELSEWHERE, modules, "places_of_main")
     (leak,) = told(main)
     line = line_of(ELSEWHERE, "leaf.tree = tree")
     assert (f"places_of_main.py:{line}: " in leak) != decoy, leak
@@ -480,16 +451,14 @@ def go():
 """
 
 
-def test_a_variable_that_keeps_an_exception_is_one_leak(tmp_path: Path, loaded: list[str]) -> None:
-    (leak,) = told(module_of(EXCEPTION, tmp_path, loaded))
+def test_a_variable_that_keeps_an_exception_is_one_leak(modules: Modules) -> None:
+    (leak,) = told(module_of(EXCEPTION, modules))
     assert f"places_told.py:{line_of(EXCEPTION)}: The local variable `first`" in leak, leak
 
 
-def test_a_wrapper_is_not_said_to_be_where_another_function_is(
-    tmp_path: Path, loaded: list[str]
-) -> None:
+def test_a_wrapper_is_not_said_to_be_where_another_function_is(modules: Modules) -> None:
     text = STORED["a decorator"].replace("timed(timed(self.compute))", "timed(self.compute)")
-    (leak,) = told(module_of(text, tmp_path, loaded))
+    (leak,) = told(module_of(text, modules))
     assert "`Op.compute` is a wrapper of `compute`, whose closure variable `fn`" in leak, leak
 
 
@@ -501,10 +470,8 @@ def go():
 
 
 @pytest.mark.parametrize("traced", [False, True])
-def test_nobody_who_traces_is_told_to_trace(
-    traced: bool, tmp_path: Path, loaded: list[str]
-) -> None:
-    module = module_of(NAMELESS, tmp_path, loaded)
+def test_nobody_who_traces_is_told_to_trace(traced: bool, modules: Modules) -> None:
+    module = module_of(NAMELESS, modules)
     if traced:
         tracemalloc.start(4)
     try:
@@ -513,7 +480,7 @@ def test_nobody_who_traces_is_told_to_trace(
         tracemalloc.stop()
     assert ("Run with `python -X tracemalloc" in leak) != traced, leak
     if traced:
-        assert f"allocated at {tmp_path / 'places_told.py'}:" in leak, leak
+        assert f"allocated at {modules.folder / 'places_told.py'}:" in leak, leak
 
 
 WRAPPED_IN_A_LOOP = """
@@ -539,8 +506,8 @@ def go():
 """
 
 
-def test_methods_that_one_line_wraps_get_the_same_advice(tmp_path: Path, loaded: list[str]) -> None:
-    leaks = told(module_of(WRAPPED_IN_A_LOOP, tmp_path, loaded))
+def test_methods_that_one_line_wraps_get_the_same_advice(modules: Modules) -> None:
+    leaks = told(module_of(WRAPPED_IN_A_LOOP, modules))
     line = line_of(WRAPPED_IN_A_LOOP)
     assert len(leaks) == 2
     for name in ("forward", "loss"):
@@ -559,9 +526,9 @@ def go():
 """
 
 
-def test_the_same_removal_is_said_once(tmp_path: Path, loaded: list[str]) -> None:
+def test_the_same_removal_is_said_once(modules: Modules) -> None:
     pytest.importorskip("torch")
-    leaks = told(module_of(TWICE, tmp_path, loaded))
+    leaks = told(module_of(TWICE, modules))
     removal = "remove the item at `[0]` from the list `linear.parent`"
     assert [leak.lower().count(removal) for leak in leaks if "list `Linear.parent`" in leak] == [1]
 
@@ -580,8 +547,8 @@ def go():
 """
 
 
-def test_the_advice_says_what_the_patch_does(tmp_path: Path, loaded: list[str]) -> None:
-    module = module_of(FAILURE, tmp_path, loaded)
+def test_the_advice_says_what_the_patch_does(modules: Modules) -> None:
+    module = module_of(FAILURE, modules)
     gc.collect()
     module.go()
     (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
@@ -605,10 +572,8 @@ def go():
 """
 
 
-def test_no_patch_refers_weakly_to_what_takes_no_weak_reference(
-    tmp_path: Path, loaded: list[str]
-) -> None:
-    module = module_of(NOT_WEAKLY, tmp_path, loaded)
+def test_no_patch_refers_weakly_to_what_takes_no_weak_reference(modules: Modules) -> None:
+    module = module_of(NOT_WEAKLY, modules)
     gc.collect()
     module.go()
     (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
-import os
 import random
 import re
-import sys
-from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import cyclescope
+from support.written import Modules
 
 pytestmark = pytest.mark.usefixtures("collector_paused")
 
@@ -139,39 +134,16 @@ class Program:
         return "\n".join(lines)
 
 
-@pytest.fixture
-def loaded() -> Iterator[list[str]]:
-    names: list[str] = []
-    yield names
-    for name in names:
-        vars(sys.modules.pop(name)).clear()
-
-
-def load(name: str, text: str, folder: Path, loaded: list[str]) -> ModuleType:
-    file = folder / f"{name}.py"
-    file.write_text(text)
-    # A file that is newer than the process is not what the process has read.
-    os.utime(file, (0, 0))
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    loaded.append(name)
-    spec.loader.exec_module(module)
-    return module
-
-
-def place_of(program: Program, folder: Path, loaded: list[str]) -> str:
+def place_of(program: Program, modules: Modules) -> str:
     """What is told: the right "line", the right "class", "none", or what is wrong."""
     texts = {
         "random_model": program.model(),
         "random_glue": program.glue(),
         "random_main": program.main(),
     }
-    modules = {name: load(name, text, folder, loaded) for name, text in texts.items()}
+    loaded = {name: modules.load(name, text) for name, text in texts.items()}
     gc.collect()
-    modules["random_main"].go()
+    loaded["random_main"].go()
     leaks = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     told = [" ".join(leak.to_text().split()) for leak in leaks]
     assert len(told) == 1, told
@@ -197,8 +169,6 @@ def place_of(program: Program, folder: Path, loaded: list[str]) -> str:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_no_line_and_no_class_is_named_that_did_not_store_it(
-    seed: int, tmp_path: Path, loaded: list[str]
-) -> None:
-    verdict = place_of(Program(seed), tmp_path, loaded)
+def test_no_line_and_no_class_is_named_that_did_not_store_it(seed: int, modules: Modules) -> None:
+    verdict = place_of(Program(seed), modules)
     assert verdict in ("line", "class", "none"), verdict

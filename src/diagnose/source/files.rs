@@ -18,7 +18,7 @@ const FOREIGN: [&str; 4] = [
 /// Maximum number of entries of a project that are looked at.
 const ENTRIES: usize = 20_000;
 /// Maximum number of bytes of a project that are read.
-const BYTES: u64 = 32 << 20;
+pub const BYTES: u64 = 32 << 20;
 
 /// The text of a source file; `None` if it is none: missing, too large, not a file, not UTF-8.
 pub fn read(path: &Path) -> Option<String> {

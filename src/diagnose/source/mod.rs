@@ -97,9 +97,7 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
             let put = attribute.and_then(|name| put_into(leak, cut.target, name, syntax, file));
             leak.source = shown(syntax, put.unwrap_or(stored), file);
             if attribute.is_some() && is_only_cut && leak.source.is_some() {
-                let line = syntax::lines(stored).0;
-                let patch = patch(syntax, Path::new(file), line, reference.name());
-                leak.patch = patch.ok().filter(|patch| fits(patch, &leak.advice.text));
+                leak.patch = patch_for(leak, syntax, file, stored, &reference);
             }
         }
         Made::Class(name, location) => {
@@ -109,9 +107,18 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
     }
 }
 
-/// False for a patch with a weak reference where the advice knows of none: the object may not take any.
-fn fits(patch: &Patch, advice: &str) -> bool {
-    !patch.diff.contains("weakref") || advice.contains("weak")
+/// The patch for the line that stores a reference; none with a weak reference where the advice knows of none, as the
+/// object may not take any.
+fn patch_for(
+    leak: &Leak,
+    syntax: &Syntax,
+    file: &str,
+    stored: tree_sitter::Node<'_>,
+    reference: &Reference<'_>,
+) -> Option<Patch> {
+    let line = syntax::lines(stored).0;
+    let patch = patch(syntax, Path::new(file), line, reference.name()).ok()?;
+    (!patch.diff.contains("weakref") || leak.advice.text.contains("weak")).then_some(patch)
 }
 
 /// True if the advice begins with another attribute, whose line is another.
@@ -155,9 +162,7 @@ fn show_variable(leak: &mut Leak, cut: &Cut, is_only_cut: bool, sources: &mut So
             && is_only_cut
             && leak.source.is_some()
         {
-            let line = syntax::lines(stored).0;
-            let patch = patch(syntax, Path::new(file), line, reference.name());
-            leak.patch = patch.ok().filter(|patch| fits(patch, &leak.advice.text));
+            leak.patch = patch_for(leak, syntax, file, stored, &reference);
         }
         return;
     }

@@ -24,7 +24,7 @@ pub enum Made<'s> {
 }
 
 /// Where the program stored the object in an attribute: the only statement that may have, of the files that the leak's
-/// objects are from and of those that these lead to or are led to from.
+/// objects are from and of those that belong together with them.
 pub fn made<'s>(
     origin: &Origin,
     attribute: &str,
@@ -32,43 +32,64 @@ pub fn made<'s>(
     sources: &'s mut Sources,
     files: &'s mut Vec<String>,
 ) -> Made<'s> {
-    let stored = Stored {
-        attribute,
-        object,
-        classes: &origin.target,
-        owner: &origin.owner,
-        files: &origin.files,
-    };
-    files.extend(wanted(origin, &origin.owner));
-    for file in files.iter() {
-        sources.load(file);
-    }
+    let stored = stored(origin, &origin.owner, attribute, object);
+    add(files, wanted(origin, &origin.owner, sources));
     let found = stored.matches(&sources.of(files));
-    let mut is_all = true;
-    if only(&found).is_none_or(|it| it.fit != Fit::Surely) {
-        let others = sources.load_having(attribute, &origin.files);
-        is_all = others.is_some();
-        add(files, others.unwrap_or_default());
-    }
+    let is_sure = only(&found).is_some_and(|it| it.fit == Fit::Surely);
+    let others = match is_sure {
+        true => Some(Vec::new()),
+        false => sources.load_having(attribute, &origin.files),
+    };
+    let is_all = others.is_some();
+    add(files, others.unwrap_or_default());
     let all = sources.of(files);
     let found = stored.matches(&all);
-    if let Some((line, class, source)) = declared(&all, attribute, &origin.owner) {
+    if let (false, Some((line, class, source))) =
+        (is_sure, declared(&all, attribute, &origin.owner))
+    {
         return Made::Class(short(&class.name).to_owned(), location(source, line));
     }
-    let made = match only(&found) {
-        Some(one) if is_all && one.is_near || one.fit == Fit::Surely => Some(*one),
-        Some(_) => return Made::Unknown,
-        None => None,
-    };
-    match made {
-        Some(one) if is_filled_later(object, &one) => match only_put(&stored, &all) {
+    match only(&found) {
+        _ if !is_all => Made::Unknown,
+        None => of_class(&found, &origin.owner),
+        Some(one) if is_filled_later(object, one) => match only_put(&stored, &all) {
             Made::Unknown => of_class(&found, &origin.owner),
             put => put,
         },
-        Some(one) if is_said(&one, object) => Made::Line(one.source, one.store.node),
+        Some(one) if one.is_near && is_said(one, object) => Made::Line(one.source, one.store.node),
         Some(_) => Made::Unknown,
-        None if is_all => of_class(&found, &origin.owner),
-        None => Made::Unknown,
+    }
+}
+
+/// Where the program put the object into a container that an attribute has.
+pub fn put<'s>(
+    origin: &Origin,
+    attribute: &str,
+    object: &Object,
+    sources: &'s mut Sources,
+    files: &'s mut Vec<String>,
+) -> Made<'s> {
+    add(files, wanted(origin, &origin.keeper, sources));
+    let Some(others) = sources.load_having(attribute, &origin.files) else {
+        return Made::Unknown;
+    };
+    add(files, others);
+    let stored = stored(origin, &origin.keeper, attribute, object);
+    only_put(&stored, &sources.of(files))
+}
+
+fn stored<'a>(
+    origin: &'a Origin,
+    owner: &'a [ClassSource],
+    attribute: &'a str,
+    object: &'a Object,
+) -> Stored<'a> {
+    Stored {
+        attribute,
+        object,
+        classes: &origin.target,
+        owner,
+        files: &origin.files,
     }
 }
 
@@ -84,35 +105,6 @@ fn only_put<'s>(stored: &Stored<'_>, sources: &[Source<'s>]) -> Made<'s> {
             Made::Line(one.source, one.store.node)
         }
         _ => Made::Unknown,
-    }
-}
-
-/// Where the program put the object into a container that an attribute has.
-pub fn put<'s>(
-    origin: &Origin,
-    attribute: &str,
-    object: &Object,
-    sources: &'s mut Sources,
-    files: &'s mut Vec<String>,
-) -> Made<'s> {
-    let stored = Stored {
-        attribute,
-        object,
-        classes: &origin.target,
-        owner: &origin.keeper,
-        files: &origin.files,
-    };
-    files.extend(wanted(origin, &origin.keeper));
-    let others = sources.load_having(attribute, &origin.files);
-    let is_all = others.is_some();
-    add(files, others.unwrap_or_default());
-    for file in files.iter() {
-        sources.load(file);
-    }
-    let all = sources.of(files);
-    match is_all {
-        true => only_put(&stored, &all),
-        false => Made::Unknown,
     }
 }
 
@@ -132,11 +124,17 @@ fn add(files: &mut Vec<String>, others: Vec<String>) {
     files.dedup();
 }
 
-/// The program's files that the leak's objects are from, and of libraries those of the owner's class.
-fn wanted<'o>(origin: &'o Origin, owner: &'o [ClassSource]) -> impl Iterator<Item = String> + 'o {
+/// Reads the program's files that the leak's objects are from, and of libraries those of the owner's class; and names them.
+fn wanted(origin: &Origin, owner: &[ClassSource], sources: &mut Sources) -> Vec<String> {
     let is_owners = |file: &str| owner.iter().any(|it| it.file.as_deref() == Some(file));
-    let is_wanted = move |file: &&String| !is_library_file(file) || is_owners(file);
-    origin.files.iter().filter(is_wanted).cloned()
+    let files = origin.files.iter().cloned();
+    let wanted: Vec<String> = files
+        .filter(|file| !is_library_file(file) || is_owners(file))
+        .collect();
+    for file in &wanted {
+        sources.load(file);
+    }
+    wanted
 }
 
 /// The one line that surely stored it, or else the only one. What copies the attribute of another object is not the first.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use super::files::{module_name, read, read_bytes, words};
+use super::files::{BYTES, module_name, read, read_bytes, words};
 
 /// What imports modules by the names in strings.
 const BY_NAME: [&str; 5] = [
@@ -50,9 +50,15 @@ pub struct Imports {
 }
 
 impl Imports {
-    pub fn of(files: &[String]) -> Self {
-        let text = |file: &String| (file.clone(), read(Path::new(file)).unwrap_or_default());
-        let files: Vec<(String, String)> = files.iter().map(text).collect();
+    /// Reads the files; `None` if they are too large in all.
+    pub fn of(files: &[String]) -> Option<Self> {
+        let mut size = 0;
+        let text = |file: &String| {
+            let text = read(Path::new(file)).unwrap_or_default();
+            size += text.len() as u64;
+            (size <= BYTES).then(|| (file.clone(), text))
+        };
+        let files: Vec<(String, String)> = files.iter().map(text).collect::<Option<_>>()?;
         let mut by_module: HashMap<String, Vec<usize>> = HashMap::new();
         for (number, (file, _)) in files.iter().enumerate() {
             let name = module_name(Path::new(file));
@@ -60,14 +66,14 @@ impl Imports {
         }
         let (mut down, mut up) = (vec![Vec::new(); files.len()], vec![Vec::new(); files.len()]);
         for (number, (_, text)) in files.iter().enumerate() {
-            for name in imported(text) {
+            for name in in_statements(text) {
                 for &other in by_module.get(&name).into_iter().flatten() {
                     down[number].push(other);
                     up[other].push(number);
                 }
             }
         }
-        Self { files, down, up }
+        Some(Self { files, down, up })
     }
 
     /// The files with a word among those that lead to one of the known ones by way of imports, and all that these lead to:
@@ -101,6 +107,11 @@ pub fn imported(text: &str) -> HashSet<String> {
     if words(text).any(|word| BY_NAME.contains(&word)) {
         return words(text).map(str::to_owned).collect();
     }
+    in_statements(text)
+}
+
+/// The names in the import statements of a file.
+fn in_statements(text: &str) -> HashSet<String> {
     let mut found = HashSet::new();
     let (mut is_open, mut goes_on) = (false, false);
     for line in text.lines() {

@@ -1,5 +1,6 @@
 //! The files that are read for a report, each once.
 
+use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fs::metadata;
 use std::path::Path;
@@ -38,8 +39,8 @@ pub struct Program {
 pub struct Sources {
     read: BTreeMap<String, Option<Syntax>>,
     files: Vec<String>,
-    /// Their texts, and which imports which; `None` as long as nobody asked.
-    imports: Option<Imports>,
+    /// Their texts, and which imports which; `None` if they are too large.
+    imports: OnceCell<Option<Imports>>,
     is_typed_in: bool,
 }
 
@@ -76,23 +77,21 @@ impl Sources {
     }
 
     /// Reads the files of the program that have a word and belong together with some known ones, and names them. `None` if
-    /// that is not all that may be: if none of the known ones is of the program, if that has code in no file, or if there
-    /// are too many.
+    /// that is not all that may be: if none of the known ones is of the program, if that has code in no file, if one cannot
+    /// be read as it was, or if there are too many.
     pub fn load_having(&mut self, word: &str, known: &[String]) -> Option<Vec<String>> {
         let is_known = self.files.iter().any(|file| known.contains(file));
         if self.is_typed_in || !is_known || self.files.len() > FILES {
             return None;
         }
         let files = &self.files;
-        let imports = self.imports.get_or_insert_with(|| Imports::of(files));
-        let files: Vec<String> = imports.around(known, word);
+        let imports = self.imports.get_or_init(|| Imports::of(files));
+        let files = imports.as_ref()?.around(known, word);
         if files.len() > PARSED {
             return None;
         }
-        for file in &files {
-            self.load(file);
-        }
-        Some(files)
+        let are_read = files.iter().all(|file| self.load(file).is_some());
+        are_read.then_some(files)
     }
 }
 

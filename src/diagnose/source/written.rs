@@ -5,9 +5,7 @@ use tree_sitter::Node;
 use super::family::{decorators, defined};
 use super::reference::named_function;
 use super::stores::{Store, bound_by, is_called, stores};
-use super::syntax::{
-    Syntax, all, around, children, functions_around, is_field, is_named, lines, scope,
-};
+use super::syntax::{Syntax, around, children, functions_around, is_named, lines, scope};
 use crate::capture::{ClassSource, is_library_file};
 use crate::diagnose::case::short;
 use crate::model::report::{Node as Object, NodeKind};
@@ -180,12 +178,16 @@ impl Stored<'_> {
         }
         let label = self.object.label.as_str();
         if label.starts_with("function ") {
-            return code.map_or_else(|| as_callable(value), |code| is_made(code, source, value));
+            return match code {
+                Some(code) => is_made(code, source, value),
+                None if value.kind() == "lambda" => Fit::Maybe,
+                None => as_callable(value),
+            };
         }
         if let Some(name) = label.strip_prefix("bound method ") {
-            return match has_name(syntax, value, short(name)) {
-                false if is_other_method(syntax, value) => Fit::No,
-                _ => as_callable(value),
+            return match is_other_method(syntax, value, short(name)) {
+                true => Fit::No,
+                false => as_callable(value),
             };
         }
         self.plain(source, value)
@@ -257,36 +259,23 @@ fn as_callable(value: Node<'_>) -> Fit {
     }
 }
 
-/// True for a method of the class of the first parameter: `self.step`.
-fn is_other_method(syntax: &Syntax, value: Node<'_>) -> bool {
+/// True for another method of the class than one with this name: `self.step`, which no assignment of the file replaces.
+fn is_other_method(syntax: &Syntax, value: Node<'_>, method: &str) -> bool {
     let (Some(object), Some(name)) = (
         value.child_by_field_name("object"),
         value.child_by_field_name("attribute"),
     ) else {
         return false;
     };
+    let name = syntax.of(name);
     let Own::Object(class) = own_object(syntax, value, syntax.of(object)) else {
         return false;
     };
     let body = class.child_by_field_name("body").map(children);
     let mut statements = body.unwrap_or_default().into_iter();
-    statements.any(|it| is_named(syntax, it, syntax.of(name)))
-}
-
-/// True if a part of an expression is called so.
-fn has_name(syntax: &Syntax, expression: Node<'_>, name: &str) -> bool {
-    all(expression).into_iter().any(|part| {
-        let is_called = part.parent().is_some_and(|parent| {
-            parent.kind() == "call" && is_field(parent, "function", part)
-                || parent.kind() == "attribute" && is_field(parent, "object", part)
-        });
-        let called = match part.kind() {
-            "attribute" => part.child_by_field_name("attribute"),
-            "identifier" if syntax.is_variable(part) => Some(part),
-            _ => None,
-        };
-        !is_called && called.is_some_and(|called| syntax.of(called) == name)
-    })
+    let is_defined = statements.any(|it| is_named(syntax, it, name));
+    let mut replaced = stores(syntax, name).into_iter();
+    is_defined && name != method && replaced.all(|store| store.node.kind() == "call")
 }
 
 /// What the first parameter of a method is.
