@@ -117,7 +117,7 @@ def _check(process: Process) -> None:
     if process.is_stopped:
         raise AttachError(STOPPED.format(pid=process.pid))
     if not process.is_readable:
-        raise AttachError(why_refused(process))
+        raise AttachError(_why_refused(process))
     if (reason := process.refuses_debugging) is not None:
         raise AttachError(_disabled(process, reason))
 
@@ -167,9 +167,17 @@ def _send(process: Process, script: Path | str) -> None:
     try:
         sys.remote_exec(process.pid, str(script))  # type: ignore[attr-defined, unused-ignore]
     except PermissionError:
-        raise AttachError(why_refused(process)) from None
+        raise AttachError(_why_refused(process)) from None
     except (RuntimeError, OSError) as error:
         raise AttachError(_why_not(process, error)) from None
+
+
+def _why_refused(process: Process) -> str:
+    # A process that is ending refuses too.
+    deadline = time.monotonic() + 0.5
+    while process.is_alive and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return why_refused(process) if process.is_alive else f"process {process.pid} has ended"
 
 
 def _why_not(process: Process, error: Exception) -> str:
