@@ -38,6 +38,7 @@ NO_SAFE_POINT = (
     "CYCLESCOPE_SIGNAL=USR2 next time, which needs no main thread"
 )
 
+ENDED = "process {pid} has ended"
 STOPPED = (
     "process {pid} is stopped, as by SIGSTOP, Ctrl-Z or a debugger, and cannot answer: have it go "
     "on (kill -CONT {pid})"
@@ -173,16 +174,20 @@ def _send(process: Process, script: Path | str) -> None:
 
 
 def _why_refused(process: Process) -> str:
-    # A process that is ending refuses too.
+    return ENDED.format(pid=process.pid) if _is_ending(process) else why_refused(process)
+
+
+def _is_ending(process: Process) -> bool:
+    """Whether the process ends within a moment: until then it fails in many ways."""
     deadline = time.monotonic() + 0.5
     while process.is_alive and time.monotonic() < deadline:
         time.sleep(0.01)
-    return why_refused(process) if process.is_alive else f"process {process.pid} has ended"
+    return not process.is_alive
 
 
 def _why_not(process: Process, error: Exception) -> str:
-    if not process.is_alive:
-        return f"process {process.pid} has ended"
+    if _is_ending(process):
+        return ENDED.format(pid=process.pid)
     text = str(error)
     if "not enabled in the remote process" in text:
         return _disabled(process, "its Python was built --without-remote-debug")
