@@ -14,7 +14,7 @@ use crate::cpython::frames::variable_names;
 use crate::cpython::read::{
     dict_items, find_item, imported, int_value, items, module_named, printable, referents, text_of,
 };
-use crate::cpython::types::is_heap_type;
+use crate::cpython::types::is_heap_class;
 use crate::cpython::{Builtins, Descriptor, ObjectKind};
 
 /// How to present a class to a person.
@@ -54,8 +54,7 @@ impl Classes {
         if let Some(known) = self.by_address.get(&address) {
             return Rc::clone(known);
         }
-        // SAFETY: attached, and a class is a live type.
-        let mortal = unsafe { is_heap_type(class.as_ptr().cast()) };
+        let mortal = is_heap_class(class);
         // What is part of the interpreter or of a library has no function written in Python.
         let place = mortal.then(|| class_place(builtins, class)).flatten();
         let module_file = || {
@@ -84,8 +83,7 @@ impl Classes {
     pub fn sources(&mut self, builtins: &Builtins, class: &Bound<'_, PyAny>) -> Vec<ClassSource> {
         let mro = builtins.type_mro.get(class);
         let bases = mro.as_ref().map_or_else(Vec::new, items).into_iter();
-        // SAFETY: attached, and a class is a live type.
-        let mortal = bases.filter(|base| unsafe { is_heap_type(base.as_ptr().cast()) });
+        let mortal = bases.filter(is_heap_class);
         let source = |base: Bound<'_, PyAny>| {
             let facts = self.facts(builtins, &base);
             ClassSource {

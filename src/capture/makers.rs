@@ -15,7 +15,7 @@ use super::evidence::{Evidence, Locals, Strength, Wanted};
 use super::places::{code_place, function_code, function_place, qualname};
 use super::{Made, Place, is_library_file};
 use crate::cpython::read::{module_named, referents};
-use crate::cpython::types::is_heap_type;
+use crate::cpython::types::is_heap_class;
 use crate::cpython::{Builtins, ObjectKind, class_items, dict_items, find_item, items, text_of};
 
 /// So many functions are read for one leak at most.
@@ -400,8 +400,7 @@ impl<'py> Makers<'_, 'py> {
         let owners = self.addresses(owner);
         let class = qualname(&self.builtins.type_qualname, target);
         let class = class.rsplit('.').next().unwrap_or_default();
-        // SAFETY: attached, and a class is a live type.
-        let is_of_c = unsafe { !is_heap_type(target.as_ptr().cast()) };
+        let is_of_c = !is_heap_class(target);
         // `list(items)` is a copy.
         let class = Some(class).filter(|_| !is_of_c);
         self.functions.iter().any(|function| {
@@ -427,8 +426,7 @@ impl<'py> Makers<'_, 'py> {
     fn declared(&self, class: Option<&Bound<'py, PyAny>>, attribute: &str) -> Option<Place> {
         let bases = class.map_or_else(Vec::new, |class| self.bases(class));
         let base = bases.iter().find(|base| {
-            // SAFETY: attached, and a class is a live type.
-            let is_of_c = unsafe { !is_heap_type(base.as_ptr().cast()) };
+            let is_of_c = !is_heap_class(base);
             is_of_c && find_item(attribute, |f| class_items(self.builtins, base, f)).is_some()
         })?;
         let package = first_part(&class_module(self.builtins, base)?);

@@ -3,6 +3,8 @@
 use std::ffi::c_int;
 
 use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
 use rustc_hash::FxHashMap;
 
 use super::ObjectKind;
@@ -233,6 +235,14 @@ fn place(ty: *mut ffi::PyTypeObject) -> usize {
     // bits of a product with 2^64 divided by the golden ratio.
     let product = (ty as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (product >> (u64::BITS - RECENT_BITS)) as usize
+}
+
+/// True for a class made at run time, as [`is_heap_type`]; false for what is no class.
+pub fn is_heap_class(class: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: attached, and a class is a live type.
+    class
+        .cast::<PyType>()
+        .is_ok_and(|class| unsafe { is_heap_type(class.as_type_ptr()) })
 }
 
 /// True for a type made at run time, which can die; false for one that is part of a library.
