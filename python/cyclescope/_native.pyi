@@ -849,6 +849,9 @@ class Cut:
     def in_class(self) -> str | None:
         """The class that stores the reference, if no line is known and it is not the object's."""
     @property
+    def candidates(self) -> list[str]:
+        """``file:line`` of the statements of which one made the reference, if several may have."""
+    @property
     def proven(self) -> bool:
         """True if the graph shows that the buffers go once all cuts of the leak are made."""
     @property

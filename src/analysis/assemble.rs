@@ -146,6 +146,7 @@ impl Described {
                     edge: graph[edge].name.to_string(),
                     location: cut_place(graph, cycle, from, to).map(Location::from),
                     in_class: None,
+                    candidates: Vec::new(),
                     proven: diagnosis.cuts_free,
                     source: from.index() as u32,
                     target: to.index() as u32,

@@ -83,7 +83,8 @@ pub(super) fn locations(leak: &mut Leak) -> Vec<&mut Location> {
         .iter_mut()
         .flat_map(|step| [step.location.as_mut(), step.allocated_at.as_mut()]);
     let buffers = leak.buffers.iter_mut().map(|b| b.allocated_at.as_mut());
-    let cuts = leak.cuts.iter_mut().map(|cut| cut.location.as_mut());
+    let cuts = leak.cuts.iter_mut();
+    let cuts = cuts.flat_map(|cut| cut.location.iter_mut().chain(&mut cut.candidates));
     let nodes = leak.graph.nodes.iter_mut().map(|n| n.location.as_mut());
     let made_by = leak.made_by.as_mut();
     let library = leak
@@ -92,11 +93,11 @@ pub(super) fn locations(leak: &mut Leak) -> Vec<&mut Location> {
         .map(|library| library.your_line.as_mut());
     steps
         .chain(buffers)
-        .chain(cuts)
         .chain(nodes)
         .chain(library)
         .chain([made_by])
         .flatten()
+        .chain(cuts)
         .collect()
 }
 

@@ -429,6 +429,9 @@ pub struct Cut {
     /// Name of the class that stores the reference, in which the location is, where it is not that of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_class: Option<String>,
+    /// The statements of which one made the reference, where several may have.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub candidates: Vec<Location>,
     /// True if the graph proves that removing all cuts of the leak frees the buffers.
     pub proven: bool,
     /// Index of the object that has the reference among ``graph.nodes`` of the JSON.

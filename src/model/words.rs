@@ -39,6 +39,14 @@ pub fn all_of(names: &[String]) -> String {
     }
 }
 
+/// As [`all_of`], where one of them is meant: `x, y or z`.
+pub fn one_of(names: &[String]) -> String {
+    match names {
+        [first @ .., last] if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        _ => names.concat(),
+    }
+}
+
 /// As [`a`], at the beginning of a sentence.
 pub fn capital_a(noun: &str) -> String {
     a(noun).replacen('a', "A", 1)

@@ -120,8 +120,9 @@ fn comparable(leak: &Leak) -> Leak {
         *text = without_indices(text);
     }
     let steps = leak.cycle.iter_mut().map(|step| &mut step.location);
-    let cuts = leak.cuts.iter_mut().map(|cut| &mut cut.location);
-    for location in steps.chain(cuts).flatten() {
+    let cuts = leak.cuts.iter_mut();
+    let cuts = cuts.flat_map(|cut| cut.location.iter_mut().chain(&mut cut.candidates));
+    for location in steps.flatten().chain(cuts) {
         location.file = last_parts(location);
     }
     if let Some(place) = leak.line_to_change()

@@ -7,7 +7,7 @@ use crate::model::graph::{Node, NodeKind};
 use crate::model::report::{Buffer, Cut, GRADIENT, Leak, Library, Location, Occurrence};
 use crate::model::shared::{OTHERS, SETS};
 use crate::model::words::{
-    a, buffer_count, counted, element_type, grouped, human_bytes, name, utc,
+    a, buffer_count, counted, element_type, grouped, human_bytes, name, one_of, utc,
 };
 
 /// Names longer than this are shortened in their middle.
@@ -170,9 +170,13 @@ pub fn fix(leak: &Leak) -> String {
 }
 
 /// The line to change, but where a library's class stands, a user changes nothing. Where the line that makes the
-/// reference is not known, it is a line of the code, or of the class, at one of its ends; of a class, which may be long,
-/// that is said.
+/// reference is not known, it is one of a few, or a line of the code, or of the class, at one of its ends; of a class,
+/// which may be long, that is said.
 fn place_to_change(leak: &Leak) -> Option<String> {
+    if let Some(cut) = leak.cuts.first().filter(|cut| !cut.candidates.is_empty()) {
+        let places: Vec<String> = cut.candidates.iter().map(place).collect();
+        return Some(one_of(&places));
+    }
     let line = leak.line_to_change()?;
     if is_library_file(&line.file) {
         return None;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import functools
 import gc
+import re
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -95,14 +96,24 @@ def test_what_puts_it_into_a_container_is_the_line(fill: str, modules: Modules) 
     assert f"lines_of_owner.py:{line}: " in " ".join(leak.to_text().split())
 
 
-def test_where_several_lines_may_have_put_it_the_class_is_named(modules: Modules) -> None:
-    kept = "[]"
-    body = "        self.kept.append(self.work)\n        self.kept.append(self.work)"
-    text = OWNER.replace("{kept}", kept).replace("{fill}", body)
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_where_several_lines_may_have_put_it_they_or_the_class_is_named(
+    count: int, modules: Modules
+) -> None:
+    body = "\n".join(["        self.kept.append(self.work)  # here"] * count)
+    text = OWNER.replace("{kept}", "[]").replace("{fill}", body)
     module = module_of(text, modules)
     (leak,) = leaks_of(module.Owner)
+    lines = [n for n, line in enumerate(text.splitlines(), 1) if "# here" in line]
+    said = " ".join(leak.to_text().split()).split(" Fix: ")[1]
+    places = [f"{module.__file__}:{line}" for line in lines]
     assert leak.source is None
-    assert ", in class `Owner`: " in " ".join(leak.to_text().split())
+    if count < 4:
+        assert leak.cuts[0].candidates == places
+        assert re.findall(r"owner\.py:(\d+)(?:,| or|:) ", said) == [str(line) for line in lines]
+    else:
+        assert leak.cuts[0].candidates == []
+        assert ", in class `Owner`: " in said
 
 
 class Job:
@@ -232,6 +243,12 @@ class Shared:
         self.other = other
 
     def leave(self, other):
+        self.other = other
+
+    def part(self, other):
+        self.other = other
+
+    def join(self, other):
         self.other = other
 
 

@@ -100,6 +100,11 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
                 leak.patch = patch_for(leak, syntax, file, stored, &reference);
             }
         }
+        Made::OneOf(places) => {
+            for like in leak.cuts.iter_mut().filter(|it| it.is_like(&cut)) {
+                like.candidates.clone_from(&places);
+            }
+        }
         Made::Class(name, location) => {
             place_cuts(leak, &cut, Some(name), Some(location));
         }

@@ -17,11 +17,16 @@ use crate::model::source::Origin;
 pub enum Made<'s> {
     /// By this expression.
     Line(Source<'s>, Node<'s>),
+    /// By one of these statements, at most [`CANDIDATES`].
+    OneOf(Vec<Location>),
     /// By a class with this name, whose code or field is there.
     Class(String, Location),
-    /// By one of several statements, or by none that is known.
+    /// By one of many statements, or by none that is known.
     Unknown,
 }
+
+/// So many lines are named at most where several may have made a reference.
+const CANDIDATES: usize = 3;
 
 /// Where the program stored the object in an attribute: the only statement that may have, of the files that the leak's
 /// objects are from and of those that belong together with them.
@@ -51,7 +56,13 @@ pub fn made<'s>(
     }
     match only(&found) {
         _ if !is_all => Made::Unknown,
-        None => of_class(&found, &origin.owner),
+        None if found.iter().any(|one| is_filled_later(object, one)) => {
+            of_class(&found, &origin.owner)
+        }
+        None => match one_of(&found, |one| is_said(one, object)) {
+            Made::Unknown => of_class(&found, &origin.owner),
+            several => several,
+        },
         Some(one) if is_filled_later(object, one) => match only_put(&stored, &all) {
             Made::Unknown => of_class(&found, &origin.owner),
             put => put,
@@ -100,11 +111,12 @@ fn is_filled_later(object: &Object, one: &Match<'_>) -> bool {
 
 /// The only statement that puts something into the container that an attribute has.
 fn only_put<'s>(stored: &Stored<'_>, sources: &[Source<'s>]) -> Made<'s> {
-    match only(&stored.among(sources, puts)) {
-        Some(one) if one.is_near && !is_library_file(one.source.file) => {
-            Made::Line(one.source, one.store.node)
-        }
-        _ => Made::Unknown,
+    let found = stored.among(sources, puts);
+    let is_programs = |one: &Match<'_>| !is_library_file(one.source.file);
+    match only(&found) {
+        Some(one) if one.is_near && is_programs(one) => Made::Line(one.source, one.store.node),
+        Some(_) => Made::Unknown,
+        None => one_of(&found, is_programs),
     }
 }
 
@@ -139,19 +151,35 @@ fn wanted(origin: &Origin, owner: &[ClassSource], sources: &mut Sources) -> Vec<
 
 /// The one line that surely stored it, or else the only one. What copies the attribute of another object is not the first.
 fn only<'m, 's>(found: &'m [Match<'s>]) -> Option<&'m Match<'s>> {
-    let of_one_line = |all: &[&'m Match<'s>]| {
-        let line = |it: &Match<'s>| (it.source.file, lines(it.store.node).0);
-        let (&first, others) = all.split_first()?;
-        let is_one = others.iter().all(|it| line(it) == line(first));
-        is_one.then_some(first)
-    };
+    let line = |it: &Match<'s>| (it.source.file, lines(it.store.node).0);
+    let may = candidates(found);
+    let (&first, others) = may.split_first()?;
+    let is_one = others.iter().all(|it| line(it) == line(first));
+    is_one.then_some(first)
+}
+
+/// Those that surely stored it, or else all that may have.
+fn candidates<'m, 's>(found: &'m [Match<'s>]) -> Vec<&'m Match<'s>> {
     let sure: Vec<_> = found.iter().filter(|it| it.fit == Fit::Surely).collect();
     match sure.is_empty() {
-        true => {
-            let first: Vec<_> = found.iter().filter(|it| !it.copies).collect();
-            of_one_line(&first)
-        }
-        false => of_one_line(&sure),
+        true => found.iter().filter(|it| !it.copies).collect(),
+        false => sure,
+    }
+}
+
+/// Those of several statements that may have stored it, if they are few and may all be said.
+fn one_of<'s>(found: &[Match<'s>], is_said: impl Fn(&Match<'_>) -> bool) -> Made<'s> {
+    let may = candidates(found);
+    let mut places: Vec<Location> = may
+        .iter()
+        .map(|it| location(it.source, lines(it.store.node).0 as u32))
+        .collect();
+    places.sort_by(|one, other| (&one.file, one.line).cmp(&(&other.file, other.line)));
+    places.dedup();
+    let are_said = may.iter().all(|it| is_said(it)) && may.iter().any(|it| it.is_near);
+    match are_said && (2..=CANDIDATES).contains(&places.len()) {
+        true => Made::OneOf(places),
+        false => Made::Unknown,
     }
 }
 
