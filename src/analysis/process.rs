@@ -84,10 +84,10 @@ pub(super) fn program(py: Python<'_>) -> Program {
         let Ok(names) = module.cast::<PyModule>().map(|module| module.dict()) else {
             return;
         };
-        let has = |name| find_item(name, |f| dict_items(&names, f));
-        is_typed_in |= name == "sys" && has("ps1").is_some();
+        let has = |name| names.get_item(name).ok().flatten();
+        is_typed_in |= name == "sys" && has(intern!(py, "ps1")).is_some();
         let is_ours = name.split('.').next() == Some("cyclescope");
-        let file = has("__file__").filter(|_| !is_ours);
+        let file = has(intern!(py, "__file__")).filter(|_| !is_ours);
         let file = file
             .and_then(|file| text_of(&file))
             .map(|file| printable(&file));
