@@ -110,10 +110,10 @@ class Growth:
     @property
     def pattern(self) -> str:
         """``kept-with-graph``, ``evaluation-with-graph``, ``graph-retained``,
-        ``state-not-detached``, ``gradients-never-cleared``, ``activations-kept-by-hook``,
-        ``activation-on-module``, ``grad-fn-kept``, ``model-copies``, ``tensor-grows``,
-        ``exceptions-kept``, ``container-grows``, ``objects-accumulate``,
-        ``cache-without-limit``, ``threads-grow`` or ``files-grow``."""
+        ``state-not-detached``, ``uncollectable-cycles``, ``gradients-never-cleared``,
+        ``activations-kept-by-hook``, ``activation-on-module``, ``grad-fn-kept``,
+        ``model-copies``, ``tensor-grows``, ``exceptions-kept``, ``container-grows``,
+        ``objects-accumulate``, ``cache-without-limit``, ``threads-grow`` or ``files-grow``."""
     @property
     def owner(self) -> str:
         """Where the program keeps the group, as :func:`cyclescope.why_alive` says it:

@@ -64,6 +64,9 @@ impl Look<'_, '_> {
         let last = &roots[roots.len().saturating_sub(MAX_CARRIERS)..];
         let found = last.iter().filter_map(|&(name, may_be_state)| {
             let node = self.node(name)?;
+            if self.live.loop_to(&self.ways, node).is_some() {
+                return None;
+            }
             let behind = self.behind(node);
             let older = behind.iter().filter(|&&it| self.is_older(it, mark)).count();
             (older > 0).then(|| Carrier {

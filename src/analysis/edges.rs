@@ -21,8 +21,6 @@ pub(super) struct Edges {
     pub(super) lent: FxHashSet<usize>,
     /// Nodes of objects that are not of the heap, by address: they are held in [`Live::extra`].
     pub(super) made: FxHashMap<usize, u32>,
-    /// Objects of which a reference from C++ was accounted for.
-    pub(super) taken: FxHashSet<u32>,
     pub(super) some_hidden: bool,
 }
 

@@ -128,13 +128,18 @@ pub(super) struct Module<'py> {
 }
 
 impl<'a, 'py> Look<'a, 'py> {
-    pub fn new(inspector: &'a Inspector, frameworks: &'a Frameworks, live: &'a Live<'py>) -> Self {
+    pub fn new(
+        inspector: &'a Inspector,
+        frameworks: &'a Frameworks,
+        live: &'a Live<'py>,
+        ways: ShortestPaths,
+    ) -> Self {
         Self {
             inspector,
             frameworks,
             live,
             graphs: Graphs::new(inspector, frameworks, live),
-            ways: live.shortest_paths(),
+            ways,
             lasting: OnceCell::new(),
             traces: AllocationTraces::new(live.py()),
             modules: OnceCell::new(),
@@ -219,6 +224,7 @@ impl<'a, 'py> Look<'a, 'py> {
         let found: Vec<(u32, Member<Name>)> = found
             .filter_map(|&member| Some((self.node(member.name)?, member)))
             .collect();
+        let (mut all, mut keep) = self.diagnose_loops(group, &found);
         let aged: Vec<(u32, Option<usize>)> =
             found.iter().map(|(node, it)| (*node, it.age)).collect();
         let some_recent = found.iter().any(|(_, it)| it.is_recent);
@@ -233,7 +239,6 @@ impl<'a, 'py> Look<'a, 'py> {
         let accumulators = self
             .live
             .accumulators(self.inspector, &self.ways, &aged, &known);
-        let (mut all, mut keep) = (Vec::new(), Vec::new());
         for accumulator in accumulators {
             let holder = accumulator.node;
             if self.is_bounded(holder) || self.is_limited_cache(holder) {
@@ -343,7 +348,7 @@ impl<'a, 'py> Look<'a, 'py> {
     }
 
     /// The bytes that only some tensors keep, their own among them: those that no tensor of Python's shows, and all.
-    fn memory_of(&self, tensors: &[u32]) -> (u64, u64) {
+    pub(super) fn memory_of(&self, tensors: &[u32]) -> (u64, u64) {
         let own: FxHashSet<usize> = tensors
             .iter()
             .filter_map(|&it| self.live.memory_of(it))

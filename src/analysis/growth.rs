@@ -27,9 +27,10 @@ impl Inspector {
         py: Python<'_>,
         groups: &[Grouping],
     ) -> PyResult<Vec<(Vec<Diagnosis>, Vec<Kept>)>> {
-        let live = Live::take(self, py, None, Depth::Graphs)?;
+        let mut live = Live::take(self, py, None, Depth::Graphs)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let look = Look::new(self, &frameworks, &live);
+        let ways = live.paths_with_loops(self);
+        let look = Look::new(self, &frameworks, &live, ways);
         Ok(groups.iter().map(|it| look.diagnose(it)).collect())
     }
 
@@ -42,9 +43,10 @@ impl Inspector {
         py: Python<'_>,
         tensors: &[Name],
     ) -> PyResult<Vec<Option<Diagnosis>>> {
-        let live = Live::take(self, py, None, Depth::Graphs)?;
+        let mut live = Live::take(self, py, None, Depth::Graphs)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let look = Look::new(self, &frameworks, &live);
+        let ways = live.paths_with_loops(self);
+        let look = Look::new(self, &frameworks, &live, ways);
         Ok(tensors.iter().map(|&it| look.diagnose_longer(it)).collect())
     }
 
@@ -57,9 +59,10 @@ impl Inspector {
         py: Python<'_>,
         containers: &[(usize, DeviceBuffer)],
     ) -> PyResult<Vec<Option<Diagnosis>>> {
-        let live = Live::take(self, py, None, Depth::Graphs)?;
+        let mut live = Live::take(self, py, None, Depth::Graphs)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let look = Look::new(self, &frameworks, &live);
+        let ways = live.paths_with_loops(self);
+        let look = Look::new(self, &frameworks, &live, ways);
         let found = containers.iter();
         Ok(found
             .map(|(at, last)| look.diagnose_arrays(*at, last))
@@ -117,9 +120,10 @@ impl Inspector {
         roots: &[(Name, bool)],
         mark: u64,
     ) -> PyResult<Option<Diagnosis>> {
-        let live = Live::take(self, py, None, Depth::Graphs)?;
+        let mut live = Live::take(self, py, None, Depth::Graphs)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        Ok(Look::new(self, &frameworks, &live).diagnose_state(roots, mark))
+        let ways = live.paths_with_loops(self);
+        Ok(Look::new(self, &frameworks, &live, ways).diagnose_state(roots, mark))
     }
 
     /// Where the program has each of some tensors, given by its address with that of the object whose

@@ -81,7 +81,7 @@ impl Inspector {
         let first_peak = live.bytes();
         live.objects.forget_numbers();
         clock.lap("purposes");
-        let paths = live.shortest_paths();
+        let paths = live.paths_with_loops(self);
         clock.lap("ways");
         let dominators = Dominators::new(live.graph(), &live.roots());
         let second_peak = live.bytes() + paths.bytes() + dominators.peak_bytes();

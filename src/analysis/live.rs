@@ -10,6 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Inspector;
 use super::busy::busy;
 use super::edges::Edges;
+use super::loops::Loop;
 use super::own::OwnObjects;
 use super::process::is_library_module;
 use super::turn::Turn;
@@ -120,6 +121,10 @@ pub struct Live<'py> {
     pub made: FxHashSet<u32>,
     /// The arrays that hold objects, which their type does not tell of: what they refer to, Python sees.
     pub arrays: FxHashSet<u32>,
+    /// Those that are roots as they are in a cycle that no collection frees.
+    pub(super) loops: FxHashMap<u32, Loop>,
+    /// Objects of which a reference from C++ was accounted for: the collector takes them for objects in use.
+    pub(super) counted: FxHashSet<u32>,
     pub notes: Vec<String>,
     _pause: CollectionPause,
     _turn: Turn,
@@ -236,6 +241,8 @@ impl<'py> Live<'py> {
             own: Vec::new(),
             made: FxHashSet::default(),
             arrays: FxHashSet::default(),
+            loops: FxHashMap::default(),
+            counted: FxHashSet::default(),
             notes: Vec::new(),
             _pause: pause,
             _turn: turn,
@@ -484,6 +491,14 @@ impl<'py> Live<'py> {
             && *left != LiveObjects::UNCOUNTED
         {
             *left = left.saturating_sub(references);
+        }
+    }
+
+    /// As [`Live::account_for`], of one reference that only C++ knows.
+    pub(super) fn account_for_cpp(&mut self, node: u32) {
+        if self.unaccounted(node) > 0 {
+            self.account_for(node, 1);
+            self.counted.insert(node);
         }
     }
 

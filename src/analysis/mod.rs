@@ -28,6 +28,7 @@ mod inspector;
 mod keepers;
 mod leaks;
 mod live;
+mod loops;
 mod maker;
 mod monitor;
 mod naming;

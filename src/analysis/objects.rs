@@ -77,9 +77,10 @@ impl Inspector {
         py: Python<'_>,
         groups: &[Grouped],
     ) -> PyResult<Vec<LookedAt>> {
-        let live = Live::take(self, py, None, Depth::Gradients)?;
+        let mut live = Live::take(self, py, None, Depth::Gradients)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let look = Look::new(self, &frameworks, &live);
+        let ways = live.paths_with_loops(self);
+        let look = Look::new(self, &frameworks, &live, ways);
         let sizes = Sizes::new(py, &self.builtins)?;
         let found = groups.iter();
         Ok(found.map(|it| look.diagnose_objects(it, &sizes)).collect())
@@ -94,9 +95,10 @@ impl Inspector {
         py: Python<'_>,
         containers: &[usize],
     ) -> PyResult<Vec<Option<Diagnosis>>> {
-        let live = Live::take(self, py, None, Depth::Gradients)?;
+        let mut live = Live::take(self, py, None, Depth::Gradients)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let look = Look::new(self, &frameworks, &live);
+        let ways = live.paths_with_loops(self);
+        let look = Look::new(self, &frameworks, &live, ways);
         let found = containers.iter();
         Ok(found.map(|&at| look.diagnose_atoms(at)).collect())
     }

@@ -85,7 +85,8 @@ impl Inspector {
             true => Depth::Gradients,
             false => Depth::Graphs,
         };
-        let live = Live::take(self, py, None, depth)?;
+        let mut live = Live::take(self, py, None, depth)?;
+        let ways = live.paths_with_loops(self);
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let look = Look {
             live: &live,
@@ -95,7 +96,6 @@ impl Inspector {
             device,
         };
         let mut found = MemoryInUse::default();
-        let ways = live.shortest_paths();
         look.sort(&ways, &mut found);
         let tensors = look.tensors_with_graphs();
         found.working = look.working_set(&tensors);

@@ -32,7 +32,7 @@ impl<'py> Live<'py> {
                 let name = ReferenceName::Attribute(name.to_owned());
                 self.add_hidden(tensor, hooks, name.clone(), edges);
                 if self.unaccounted(hooks) > 0 {
-                    self.account_for(hooks, 1);
+                    self.account_for_cpp(hooks);
                     edges.add(holder, hooks, name);
                 }
             }
@@ -103,7 +103,7 @@ impl<'py> Live<'py> {
             // The function of a tensor that is no leaf has its hooks too.
             let holder = function.unwrap_or(node);
             self.add_hooks(node, holder, frameworks.attributes(verdict, &tensor), edges);
-            if self.unaccounted_before(node, edges) {
+            if self.unaccounted_before(node) {
                 self.add_attributes(&inspector.builtins, node, &tensor, edges);
             }
         }
@@ -198,8 +198,8 @@ impl<'py> Live<'py> {
     }
 
     /// True for an object that C++ holds too: then a tensor does not show what it holds.
-    fn unaccounted_before(&self, node: u32, edges: &Edges) -> bool {
-        self.unaccounted(node) > 0 || edges.taken.contains(&node)
+    fn unaccounted_before(&self, node: u32) -> bool {
+        self.unaccounted(node) > 0 || self.counted.contains(&node)
     }
 
     /// Adds the attributes of a tensor that does not show them.
@@ -392,10 +392,7 @@ impl<'py> Live<'py> {
         if self.objects.graph.targets(from).contains(&to) {
             return;
         }
-        if self.unaccounted(to) > 0 {
-            self.account_for(to, 1);
-            edges.taken.insert(to);
-        }
+        self.account_for_cpp(to);
         edges.add(from, to, name);
     }
 }

@@ -47,6 +47,7 @@ impl Live<'_> {
             let (Some(&(pack, _)), None) = (partners.next(), partners.next()) else {
                 continue;
             };
+            self.counted.insert(pack);
             self.account_for(pack, savers.len() as u32);
             for (function, saved) in savers {
                 let name = format!("pack hook of saved {saved}");

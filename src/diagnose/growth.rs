@@ -48,6 +48,7 @@ pub const PATTERNS: &[GrowthPattern] = &[
     EVALUATION_WITH_GRAPH,
     GRAPH_RETAINED,
     STATE_NOT_DETACHED,
+    UNCOLLECTABLE_CYCLES,
     GRADIENTS_NEVER_CLEARED,
     ACTIVATIONS_KEPT_BY_HOOK,
     ACTIVATION_ON_MODULE,
@@ -170,6 +171,35 @@ pub const STATE_NOT_DETACHED: GrowthPattern = GrowthPattern {
              tensor of a tuple), or `.item()` for a running total. Otherwise its graph reaches \
              back to the first step.",
     keeps_graphs: false,
+};
+
+/// # Cycles that no collection frees
+///
+/// Every step leaves tensors in a reference cycle that the garbage collector does not know.
+///
+/// **Why it grows.** The collector sees the references of Python objects. That of a tensor to its hooks is in
+/// C++: a hook that captures its tensor looks as if something used it, and no collection frees the two.
+///
+/// ```python
+/// output.register_hook(lambda grad: grad / output.norm())
+/// ```
+///
+/// Instead, capture what the hook needs of the tensor, without its graph:
+///
+/// ```python
+/// norm = output.detach().norm()
+/// output.register_hook(lambda grad: grad / norm)
+/// ```
+///
+/// Or remove the hook once it has run: `handle = output.register_hook(hook)`, `handle.remove()`. After
+/// `backward(create_graph=True)`, the cycle is that of a parameter and its gradient: set `.grad` to `None`.
+pub const UNCOLLECTABLE_CYCLES: GrowthPattern = GrowthPattern {
+    name: "uncollectable-cycles",
+    what: "{owner} is in cycles that no collection frees, more of them with every step",
+    advice: "The cycles pass through C or C++, as where a hook captures its tensor. Capture the \
+             values that the hook needs (`tensor.detach()`), or remove the hook when it has run \
+             (`handle.remove()`). After `backward(create_graph=True)`, set `.grad` to None.",
+    keeps_graphs: true,
 };
 
 /// # Gradients that are never cleared

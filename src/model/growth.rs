@@ -104,10 +104,10 @@ pub struct Grown {
 #[non_exhaustive]
 pub struct Growth {
     /// ``kept-with-graph``, ``evaluation-with-graph``, ``graph-retained``,
-    /// ``state-not-detached``, ``gradients-never-cleared``, ``activations-kept-by-hook``,
-    /// ``activation-on-module``, ``grad-fn-kept``, ``model-copies``, ``tensor-grows``,
-    /// ``exceptions-kept``, ``container-grows``, ``objects-accumulate``, ``cache-without-limit``,
-    /// ``threads-grow`` or ``files-grow``.
+    /// ``state-not-detached``, ``uncollectable-cycles``, ``gradients-never-cleared``,
+    /// ``activations-kept-by-hook``, ``activation-on-module``, ``grad-fn-kept``, ``model-copies``,
+    /// ``tensor-grows``, ``exceptions-kept``, ``container-grows``, ``objects-accumulate``,
+    /// ``cache-without-limit``, ``threads-grow`` or ``files-grow``.
     pub pattern: String,
     /// Where the program keeps the group, as :func:`cyclescope.why_alive` says it:
     /// ``module `train` → `history```, ``local `hidden` in `fit`, train.py:12, thread MainThread``.

@@ -116,6 +116,43 @@ def test_where_several_lines_may_have_put_it_they_or_the_class_is_named(
         assert ", in class `Owner`: " in said
 
 
+PUT_BY_ANOTHER = """\
+import logging
+import numpy
+
+
+class Tree:
+    def __init__(self):
+        self.array = numpy.zeros(1024)
+        self.kids = []
+
+
+class Leaf(logging.Handler):
+    def __init__(self, it):
+        super().__init__()
+        {put}
+
+
+def make():
+    {make}
+"""
+PUTS = {
+    "another class": ("self.it = it; it.kids.append(self)  # here", "Leaf(Tree())"),
+    "a key": ("self.it = it; it.kids = {}; it.kids[self] = 1  # here", "Leaf(Tree())"),
+    "a base class of a library": ("self.owner = it  # here", "t = Tree(); t.kids.append(Leaf(t))"),
+}
+
+
+@pytest.mark.parametrize("case", PUTS)
+def test_the_line_that_puts_it_there_need_not_be_of_its_class(case: str, modules: Modules) -> None:
+    put, make = PUTS[case]
+    text = PUT_BY_ANOTHER.replace("{put}", put).replace("{make}", make)
+    (leak,) = leaks_of(module_of(text, modules).make)
+    (line,) = [n for n, line in enumerate(text.splitlines(), 1) if "# here" in line]
+    said = " ".join(leak.to_text().split()).split(" Fix: ")[1]
+    assert re.match(rf"\S+owner\.py:{line}: ", said), said
+
+
 class Job:
     """An object whose method a library calls back."""
 

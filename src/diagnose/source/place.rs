@@ -5,7 +5,7 @@ use tree_sitter::Node;
 use super::family::{bases, decorators};
 use super::held::last_part;
 use super::sources::Sources;
-use super::stores::{Store, stores};
+use super::stores::{Store, is_constant, stores};
 use super::syntax::{Syntax, all, children, is_named, lines};
 use super::written::{Fit, Match, Source, Stored, class_source};
 use crate::capture::{ClassSource, is_library_file};
@@ -56,16 +56,12 @@ pub fn made<'s>(
     }
     match only(&found) {
         _ if !is_all => Made::Unknown,
-        None if found.iter().any(|one| is_filled_later(object, one)) => {
-            of_class(&found, &origin.owner)
+        _ if found.iter().any(|one| is_filled_later(object, one)) => {
+            filled(&stored, &all, &origin.owner)
         }
         None => match one_of(&found, |one| is_said(one, object)) {
             Made::Unknown => of_class(&found, &origin.owner),
             several => several,
-        },
-        Some(one) if is_filled_later(object, one) => match only_put(&stored, &all) {
-            Made::Unknown => of_class(&found, &origin.owner),
-            put => put,
         },
         Some(one) if one.is_near && is_said(one, object) => Made::Line(one.source, one.store.node),
         Some(_) => Made::Unknown,
@@ -109,14 +105,41 @@ fn is_filled_later(object: &Object, one: &Match<'_>) -> bool {
     object.kind == NodeKind::Container && is_empty(one.source.syntax, one.store.value)
 }
 
-/// The only statement that puts something into the container that an attribute has.
+/// Where something was put into the container that an attribute has, whatever that is.
+fn filled<'s>(stored: &Stored<'_>, sources: &[Source<'s>], owner: &[ClassSource]) -> Made<'s> {
+    let found = stored.among(sources, |syntax, attribute| {
+        let puts = puts(syntax, attribute).into_iter();
+        let puts = puts.filter(|store| !is_constant(store.value) || has_key(store.node));
+        puts.map(|store| Store {
+            value: None,
+            ..store
+        })
+        .collect()
+    });
+    match one_put(&found) {
+        Made::Unknown => of_class(&found, owner),
+        put => put,
+    }
+}
+
+/// True for the assignment of an item by a key that may be the object.
+fn has_key(node: Node<'_>) -> bool {
+    let target = node.child_by_field_name("left");
+    let key = target.and_then(|target| target.child_by_field_name("subscript"));
+    key.is_some() && !is_constant(key)
+}
+
+/// The only statement that puts an object into the container that an attribute has.
 fn only_put<'s>(stored: &Stored<'_>, sources: &[Source<'s>]) -> Made<'s> {
-    let found = stored.among(sources, puts);
+    one_put(&stored.among(sources, puts))
+}
+
+fn one_put<'s>(found: &[Match<'s>]) -> Made<'s> {
     let is_programs = |one: &Match<'_>| !is_library_file(one.source.file);
-    match only(&found) {
+    match only(found) {
         Some(one) if one.is_near && is_programs(one) => Made::Line(one.source, one.store.node),
         Some(_) => Made::Unknown,
-        None => one_of(&found, is_programs),
+        None => one_of(found, is_programs),
     }
 }
 

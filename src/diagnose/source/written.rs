@@ -83,9 +83,12 @@ impl Stored<'_> {
         let mut found = Vec::new();
         for &source in sources {
             for store in statements(source.syntax, self.attribute) {
-                // A library's `setattr` stores what the program gives it, and its copies have what the first has.
-                let is_given = (store.node.kind() == "call" || store.value.is_none())
-                    && is_library_file(source.file);
+                // A library's `setattr` stores what the program gives it, and its copies have what the first has; what
+                // stores by any name is not about this one.
+                let is_given = is_library_file(source.file)
+                    && (store.node.kind() == "call"
+                        || store.value.is_none()
+                        || !source.syntax.of(store.node).contains(self.attribute));
                 let Some(receiver) = self.received(source, &store).filter(|_| !is_given) else {
                     continue;
                 };

@@ -1,0 +1,204 @@
+//! Cycles that no collection frees: a reference in each is one that only C or C++ knows, so the collector takes what it
+//! leads to for an object in use.
+
+use std::collections::BTreeMap;
+
+use petgraph::algo::tarjan_scc;
+use petgraph::graph::{DiGraph, NodeIndex};
+use pyo3::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Inspector;
+use super::grown::{Diagnosis, Grouping, Kept, Look, Name};
+use super::live::Live;
+use crate::capture::{Classes, Place, describe, function_code, is_library_file};
+use crate::cpython::ObjectKind;
+use crate::diagnose::cohorts::Member;
+use crate::diagnose::growth;
+use crate::graph::{ShortestPaths, hide_unless_code};
+use crate::model::redact::shorten;
+use crate::model::report::Location;
+use crate::model::words::short_location;
+
+/// Before the name of an object in such a cycle, as a root.
+const UNCOLLECTABLE: &str = "uncollectable: ";
+const EXPLAINED: &str = "An uncollectable cycle passes through C or C++, as where a hook captures its tensor: no \
+    collection frees it. Remove one of its references, such as the hook.";
+
+/// Fewer ages than these are no growth.
+const FEW: usize = 3;
+
+/// A cycle that no collection frees, by one of its objects.
+pub(super) struct Loop {
+    /// What that object is.
+    pub words: String,
+    /// The address of what tells the program's cycles apart: the code of the function, or the class.
+    pub cause: usize,
+}
+
+impl Live<'_> {
+    /// As [`Live::shortest_paths`]. An object of each cycle that no collection frees is a root from now on.
+    pub(super) fn paths_with_loops(&mut self, inspector: &Inspector) -> ShortestPaths {
+        let mut paths = self.shortest_paths();
+        let is_external = |&(from, to): &(u32, u32)| {
+            !paths.reaches(from)
+                && !paths.reaches(to)
+                && (self.counted.contains(&to) || self.arrays.contains(&from))
+        };
+        let hidden: Vec<(u32, u32)> = self.unknown_to_collector().filter(is_external).collect();
+        if hidden.is_empty() {
+            return paths;
+        }
+        let mut classes = Classes::default();
+        for members in self.components(&paths, &hidden) {
+            let told = members.iter().map(|&node| {
+                let (rank, told) = self.described(inspector, &mut classes, node);
+                (rank, node, told)
+            });
+            if let Some((_, root, told)) = told.min_by_key(|it| (it.0, it.1)) {
+                if !self.notes.iter().any(|note| note == EXPLAINED) {
+                    self.notes.push(EXPLAINED.to_owned());
+                }
+                self.add_library_root(root, format!("{UNCOLLECTABLE}{}", told.words));
+                self.loops.insert(root, told);
+                paths.extend(self.graph(), [root], |_, _| true);
+            }
+        }
+        paths
+    }
+
+    /// The strongly connected components of what no root reaches that have one of some references.
+    fn components(&self, paths: &ShortestPaths, references: &[(u32, u32)]) -> Vec<Vec<u32>> {
+        let mut graph: DiGraph<u32, ()> = DiGraph::new();
+        let mut numbers: FxHashMap<u32, NodeIndex> = FxHashMap::default();
+        let mut pending: Vec<u32> = Vec::new();
+        for &(_, to) in references {
+            numbers.entry(to).or_insert_with(|| {
+                pending.push(to);
+                graph.add_node(to)
+            });
+        }
+        while let Some(node) = pending.pop() {
+            for &target in self.graph().targets(node) {
+                if paths.reaches(target) || self.is_own(target) {
+                    continue;
+                }
+                let from = numbers[&node];
+                let to = *numbers.entry(target).or_insert_with(|| {
+                    pending.push(target);
+                    graph.add_node(target)
+                });
+                graph.add_edge(from, to, ());
+            }
+        }
+        let components = tarjan_scc(&graph);
+        let mut component_of: FxHashMap<u32, usize> = FxHashMap::default();
+        for (number, members) in components.iter().enumerate() {
+            component_of.extend(members.iter().map(|&it| (graph[it], number)));
+        }
+        let within = references.iter().filter_map(|(from, to)| {
+            let component = component_of.get(from)?;
+            (component_of.get(to) == Some(component)).then_some(*component)
+        });
+        let mut found: Vec<usize> = within.collect::<FxHashSet<usize>>().into_iter().collect();
+        found.sort_unstable();
+        let members = |number: usize| components[number].iter().map(|&it| graph[it]).collect();
+        found.into_iter().map(members).collect()
+    }
+
+    /// What an object is, and how much it tells of where its cycle was made: the program's functions tell most.
+    fn described(&self, inspector: &Inspector, classes: &mut Classes, node: u32) -> (u8, Loop) {
+        let Some(object) = self.object(node) else {
+            let words = "an object".to_owned();
+            return (u8::MAX, Loop { words, cause: 0 });
+        };
+        let kind = inspector.kind(&object);
+        let told = describe(&inspector.builtins, classes, kind, &object);
+        let is_programs = |place: &Place| !is_library_file(&place.file);
+        let place = told.place.filter(is_programs);
+        let rank = match (kind, &place) {
+            (ObjectKind::Function, Some(_)) => 0,
+            (ObjectKind::Method, Some(_)) => 1,
+            (ObjectKind::Instance, Some(_)) => 2,
+            (ObjectKind::Function | ObjectKind::Method, None) => 3,
+            _ => 4,
+        };
+        let mut label = told.label;
+        let place = place.map(|mut place| {
+            if inspector.redacts() {
+                shorten(&mut place.file);
+            }
+            format!(" ({})", short_location(&Location::from(&place)))
+        });
+        if inspector.redacts() {
+            hide_unless_code(&mut label);
+        }
+        let code = function_code(&inspector.builtins, &object);
+        let cause = code.map_or(object.get_type_ptr() as usize, |it| it.as_ptr() as usize);
+        let words = format!("{label}{}", place.unwrap_or_default());
+        (rank, Loop { words, cause })
+    }
+
+    /// The cycle that no collection frees to which a path leads.
+    pub(super) fn loop_to(&self, paths: &ShortestPaths, node: u32) -> Option<&Loop> {
+        if self.loops.is_empty() {
+            return None;
+        }
+        let first = std::iter::successors(Some(node), |&it| paths.before(it)).last()?;
+        self.loops.get(&first)
+    }
+}
+
+impl Look<'_, '_> {
+    /// The members of a group in cycles that no collection frees, as [`Look::diagnose`] says of what accumulates some.
+    pub(super) fn diagnose_loops(
+        &self,
+        group: &Grouping,
+        found: &[(u32, Member<Name>)],
+    ) -> (Vec<Diagnosis>, Vec<Kept>) {
+        let mut by_cause: BTreeMap<(&str, usize), Vec<(u32, Member<Name>)>> = BTreeMap::new();
+        let nodes: Vec<u32> = found.iter().map(|(node, _)| *node).collect();
+        for at in self.live.held_by_python(&self.ways, &nodes) {
+            let (node, member) = found[at];
+            if let Some(told) = self.live.loop_to(&self.ways, node) {
+                let key = (&*told.words, told.cause);
+                by_cause.entry(key).or_default().push((node, member));
+            }
+        }
+        let lately = found.iter().filter(|(_, it)| it.age.is_some()).count();
+        let (mut all, mut keep) = (Vec::new(), Vec::new());
+        for ((words, cause), members) in by_cause {
+            let window = members.iter().filter(|(_, it)| it.age.is_some());
+            let window: Vec<(u32, Member<Name>)> = window.copied().collect();
+            let nodes: Vec<u32> = window.iter().map(|(node, _)| *node).collect();
+            let counting = members.iter().filter(|(_, it)| it.counts);
+            let counting: Vec<u32> = counting.map(|(node, _)| *node).collect();
+            let (hidden, bytes) = self.memory_of(&counting);
+            let keeps = Kept {
+                holder: cause,
+                count: counting.len() as u64,
+                bytes,
+                hidden,
+                share: window.len() as f64 / lately.max(1) as f64,
+            };
+            if group.known.contains(&cause) {
+                keep.push(keeps);
+            }
+            let ages: FxHashSet<usize> = window.iter().filter_map(|(_, it)| it.age).collect();
+            if let (true, Some(&(first, _))) = (ages.len() >= FEW, window.first()) {
+                all.push(Diagnosis {
+                    tensors: window.len(),
+                    ages: ages.into_iter().max().unwrap_or_default(),
+                    members: window.iter().map(|(_, it)| it.name).collect(),
+                    bytes: match nodes == counting {
+                        true => bytes,
+                        false => self.memory_of(&nodes).1,
+                    },
+                    keeps,
+                    ..self.about(growth::UNCOLLECTABLE_CYCLES, words.to_owned(), first)
+                });
+            }
+        }
+        (all, keep)
+    }
+}

@@ -1,0 +1,166 @@
+"""Cycles that no collection frees, in the live heap, at an out-of-memory error and as growth."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy
+import pytest
+
+import cyclescope
+
+torch: Any = pytest.importorskip("torch")
+
+KEPT: list[Any] = []
+
+
+@pytest.fixture(autouse=True)
+def tidy() -> Iterator[None]:
+    gc.collect()
+    yield
+    KEPT.clear()
+    gc.collect()
+
+
+def leaf() -> Any:
+    return torch.zeros(90_000, requires_grad=True)
+
+
+def a_lambda() -> Any:
+    output = leaf() * 2
+    output.register_hook(lambda grad: grad / output.norm())
+    return output
+
+
+def a_default_argument() -> Any:
+    parameter = leaf()
+    parameter.register_post_accumulate_grad_hook(lambda _, own=parameter: own.grad)
+    return parameter
+
+
+class Monitor:
+    def __init__(self) -> None:
+        self.output = leaf() * 2
+        self.output.register_hook(self.see)
+
+    def see(self, grad: Any) -> None:
+        self.norm = grad.norm()
+
+
+def a_method() -> Any:
+    return Monitor().output
+
+
+class Packed:
+    def __init__(self, tensor: Any) -> None:
+        self.tensor = tensor
+
+
+def what_a_function_saved() -> Any:
+    with torch.autograd.graph.saved_tensors_hooks(Packed, lambda packed: packed.tensor):
+        return leaf().exp()
+
+
+def an_attribute_of_a_gradient() -> Any:
+    parameter = leaf()
+    (parameter * 2).sum().backward()
+    parameter.grad.owner = parameter
+    return parameter
+
+
+def an_array_of_objects() -> Any:
+    array = numpy.empty(1, dtype=object)
+    tensor = torch.zeros(90_000)
+    array[0] = {"array": array, "tensor": tensor}
+    return tensor
+
+
+UNCOLLECTABLE: dict[Callable[[], Any], str] = {
+    a_lambda: "function a_lambda.<locals>.<lambda> (test_uncollectable.py:",
+    a_default_argument: "function a_default_argument.<locals>.<lambda> (test_uncollectable.py:",
+    a_method: "bound method Monitor.see (test_uncollectable.py:",
+    what_a_function_saved: f"{__name__}.Packed (test_uncollectable.py:",
+    an_attribute_of_a_gradient: "torch.Tensor",
+    an_array_of_objects: "dict",
+}
+
+
+def in_use() -> Any:
+    KEPT.append(a_lambda())
+    return KEPT[0]
+
+
+def in_use_by_its_graph() -> Any:
+    output = a_lambda()
+    KEPT.append((output * 3).sum())
+    return output
+
+
+def garbage() -> Any:
+    output = leaf() * 2
+    output.register_hook(lambda grad: grad * 2)
+    node = Packed(output)
+    node.own = node  # type: ignore[attr-defined]
+    return output
+
+
+def a_module_hook() -> Any:
+    module = torch.nn.Linear(300, 300)
+    module.register_forward_hook(lambda *_: module.weight.norm() and None)
+    module(torch.ones(2, 300)).sum().backward()
+    return module.weight
+
+
+COLLECTABLE: list[Callable[[], Any]] = [in_use, in_use_by_its_graph, garbage, a_module_hook]
+
+
+def owner_of(make: Callable[[], Any]) -> tuple[str, weakref.ref[Any], list[str]]:
+    tensor = make()
+    alive, pointer = weakref.ref(tensor), tensor.data_ptr()
+    del tensor
+    heap = cyclescope.heap()
+    owners = [buffer.owner for buffer in heap.buffers if buffer.pointer == pointer]
+    return "".join(owners), alive, heap.notes
+
+
+@pytest.mark.parametrize("make", UNCOLLECTABLE)
+def test_the_heap_names_what_no_collection_frees(make: Callable[[], Any]) -> None:
+    owner, alive, notes = owner_of(make)
+    gc.collect()
+    assert alive() is not None
+    assert owner.startswith(f"uncollectable: {UNCOLLECTABLE[make]}"), owner
+    assert sum("no collection frees it" in note for note in notes) == 1
+    # One of them is left, with what a test before it made.
+    assert "unreachable" not in str(cyclescope.heap()).split("owner")[0]
+
+
+@pytest.mark.parametrize("make", COLLECTABLE)
+def test_what_a_collection_or_the_program_frees_is_not_called_that(
+    make: Callable[[], Any],
+) -> None:
+    owner, alive, _ = owner_of(make)
+    assert not owner.startswith("uncollectable"), owner
+    if KEPT:
+        assert alive() is not None
+    else:
+        gc.collect()
+        assert alive() is None
+
+
+def test_many_of_them_are_one_growth() -> None:
+    monitor = cyclescope.LeakMonitor(every=4, devices="any", min_bytes=0, max_share=float("inf"))
+    with monitor:
+        for _ in range(120):
+            a_lambda()
+            monitor.step()
+    (found,) = monitor.found
+    assert found.pattern == "uncollectable-cycles"
+    assert found.owner == f"{UNCOLLECTABLE[a_lambda]}{line_of(a_lambda)})", found.owner
+    assert 1.9 * 90_000 * 4 < found.bytes_per_step < 2.1 * 90_000 * 4
+
+
+def line_of(function: Callable[[], Any]) -> int:
+    return function.__code__.co_firstlineno + 2
