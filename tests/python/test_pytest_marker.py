@@ -65,6 +65,28 @@ def test_a_marker_that_is_wrong_says_so(
     result.stdout.fnmatch_lines([f"*{sentence}"])
 
 
+def test_a_class_that_looks_checked_and_is_not_says_so(pytester: pytest.Pytester) -> None:
+    suite(
+        pytester,
+        LEAKY
+        + """
+import cyclescope, unittest
+
+class TestAlone(cyclescope.NoTensorCycles):
+    def test_leaks(self):
+        Node()
+
+class TestChecked(cyclescope.NoTensorCycles, unittest.TestCase):
+    def test_clean(self):
+        pass
+""",
+    )
+    result = run(pytester)
+    result.assert_outcomes(passed=1, errors=1)
+    way_out = "*so its tests would not be checked; write class TestAlone(NoTensorCycles, TestCase)*"
+    result.stdout.fnmatch_lines([way_out])
+
+
 def test_the_fixture_collects_and_inspects(pytester: pytest.Pytester) -> None:
     suite(
         pytester,

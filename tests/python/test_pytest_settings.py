@@ -56,6 +56,10 @@ def test_a_list_in_the_configuration(pytester: pytest.Pytester) -> None:
         (["--tensor-cycles-baseline=none.json"], "*no baseline file *none.json; create one*"),
         (["--tensor-cycles-update-baseline"], "*needs a file*"),
         (["--tensor-cycles-baseline=test_suite.py"], "*test_suite.py is not a baseline*"),
+        (["--tensor-cycles-baseline=."], "ERROR: cyclescope: /*: Is a directory"),
+        (["--tensor-cycles-baseline="], "*--tensor-cycles-baseline is empty: give it a value*"),
+        (["--tensor-cycles-sarif", ""], "*--tensor-cycles-sarif is empty: give it a value*"),
+        (["--tensor-cycles-devices="], "*--tensor-cycles-devices is empty: give it a value*"),
         (["-o", "tensor_cycles=errors"], "*tensor_cycles is 'errors'; it can be off*"),
     ],
 )

@@ -127,6 +127,7 @@ class Checker:
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
         wrong: pytest.UsageError | None = None
         try:
+            _refuse_lone_mixin(item)
             alike = self._alike(item)
             if alike is not None:
                 _forget_last_exception()
@@ -326,6 +327,24 @@ class Checker:
                     fails=alike.fails and self._is_new(leak.signature),
                 )
             )
+
+
+def _refuse_lone_mixin(item: pytest.Item) -> None:
+    """Refuse a test of a class that looks checked and is not.
+
+    Raises:
+        pytest.UsageError: If it derives from ``NoTensorCycles`` and from no ``TestCase``.
+    """
+    mixin = getattr(sys.modules.get("cyclescope._unittest"), "NoTensorCycles", None)
+    case = getattr(sys.modules.get("unittest.case"), "TestCase", None)
+    bases = getattr(getattr(item, "cls", None), "__mro__", ())
+    if mixin in bases and case not in bases:
+        name = bases[0].__name__
+        raise pytest.UsageError(
+            f"{item.nodeid}: {name} derives from NoTensorCycles but not from unittest.TestCase, so "
+            f"its tests would not be checked; write class {name}(NoTensorCycles, TestCase), or "
+            "mark it with @pytest.mark.no_tensor_cycles"
+        )
 
 
 def _meant(argument: str) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from cyclescope._files import make_folder, temporary_folder
+from cyclescope._files import make_folder, reason, temporary_folder
 
 if TYPE_CHECKING:
     from cyclescope._native import CycleReport
@@ -122,6 +122,12 @@ def read(config: pytest.Config) -> Choices:
     from cyclescope._selection import ignored_names
     from cyclescope._settings import settings
 
+    for name in OPTIONS:
+        if config.getoption(f"--tensor-cycles{name}") == "":
+            # Such as of a variable that is not set. A run that checks nothing would look clean.
+            raise pytest.UsageError(
+                f"--tensor-cycles{name} is empty: give it a value, or leave it out"
+            )
     mode = config.getoption("--tensor-cycles") or _text(config, "") or None
     if mode not in (None, *MODES):
         raise pytest.UsageError(f"tensor_cycles is {mode!r}; it can be {', '.join(MODES)}")
@@ -162,7 +168,8 @@ def read(config: pytest.Config) -> Choices:
             given_report_dir=_path(config, "-report-dir") or configured.report_dir,
         )
     except (ValueError, OSError) as error:
-        raise pytest.UsageError(f"cyclescope: {error}") from None
+        why = reason(error) if isinstance(error, OSError) else error
+        raise pytest.UsageError(f"cyclescope: {why}") from None
 
 
 def _warn(config: pytest.Config, sentence: str) -> None:

@@ -169,7 +169,7 @@ class Summary:
         is_written = True
         if (json := choices.json) is not None:
             text = (report or _native.empty_report()).to_json()
-            is_written &= self._write(lambda: json, text, "report")
+            is_written &= self._write(lambda: json, text, "JSON report")
         if (sarif := choices.sarif) is not None:
             text = to_sarif(report, base=self._base())
             is_written &= self._write(lambda: sarif, text, "SARIF report")
