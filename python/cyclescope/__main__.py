@@ -76,6 +76,8 @@ def _run(arguments: list[str]) -> int:
         return 0
     # Import only the command that was asked for.
     parser = make_parser([first] if first in COMMANDS else [])
+    if arguments and not _begins_well(parser, arguments[0]):
+        parser.error(_unknown(parser, arguments[0].partition("=")[0], first))
     if first is not None and first not in COMMANDS and not first.startswith("-"):
         parser.error(_no_command(first))
     parsed, unknown = parser.parse_known_args(arguments)
@@ -157,6 +159,13 @@ def make_parser(prepared: Sequence[str]) -> argparse.ArgumentParser:
     return parser
 
 
+def _begins_well(parser: argparse.ArgumentParser, given: str) -> bool:
+    """True if that is a command, or the beginning of an option that stands before one."""
+    return not given.startswith("-") or any(
+        each.startswith(given) for each in parser._option_string_actions
+    )
+
+
 def _no_command(name: str) -> str:
     from cyclescope._suggest import nearest
 
@@ -175,9 +184,13 @@ def _refuse(parser: argparse.ArgumentParser, unknown: list[str]) -> NoReturn:
     parser.error(_unknown(parser, wrong.partition("=")[0]))
 
 
-def _unknown(parser: argparse.ArgumentParser, option: str) -> str:
+def _unknown(parser: argparse.ArgumentParser, option: str, first: str | None = None) -> str:
+    """What is wrong with an option. If it stands before the first word, it may belong behind it."""
     from cyclescope._suggest import did_you_mean
 
+    if first is not None:
+        command = first if first in COMMANDS else "run"
+        return f"unknown option {option}; options follow the command: cyclescope {command} {option}"
     known = [each for each in parser._option_string_actions if each.startswith("--")]
     return f"unknown option {option}{did_you_mean(option, known)}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cyclescope import _native
+from cyclescope._suggest import enumerated
 
 
 def explain(name: str) -> str:
@@ -58,8 +59,9 @@ def _unknown(name: str, names: list[str]) -> str:
     # Imported here because only a mistyped name needs it.
     from difflib import get_close_matches
 
-    near = get_close_matches(name.lower().replace("_", "-"), names, cutoff=0.5)
-    near += [other for other in names if name and name in other and other not in near]
+    meant = name.lower().replace("_", "-").strip("-")
+    near = [other for other in names if meant and meant in other]
+    near = near or get_close_matches(meant, names, cutoff=0.5)
     if near:
-        return f"unknown name {name!r}: did you mean {' or '.join(near)}?"
+        return f"unknown name {name!r}: did you mean {enumerated(near, 'or')}?"
     return f"unknown name {name!r}: `cyclescope explain` lists all"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 CUTOFF = 0.6
 """How alike two names are at least, of 1."""
@@ -21,6 +21,12 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     """The end of a sentence about a name that is unknown; empty if none is alike."""
     near = nearest(name, names)
     return f"; did you mean {near!r}?" if near is not None else ""
+
+
+def enumerated(names: Sequence[str], conjunction: str) -> str:
+    """The names as a sentence lists them: ``a``, ``a or b``, ``a, b or c``."""
+    *others, last = names
+    return f"{', '.join(others)} {conjunction} {last}" if others else last
 
 
 def no_attribute(owner: type, name: str) -> AttributeError:

@@ -15,6 +15,7 @@ from cyclescope._native import CycleReport
 from cyclescope._off import OFF
 from cyclescope._selection import StrPath
 from cyclescope._settings import check_min_bytes, settings
+from cyclescope._suggest import enumerated
 from cyclescope._system import absolute, freeze_count
 from cyclescope._watch import STOP_SECONDS, Watch, say_what_is_checked, selected
 
@@ -109,9 +110,8 @@ class Warner(Watch):
         self._calls.append(wanted)
         if changed and is_again:
             self._say_once(
-                "warn_tensor_cycles() was called again with another value of "
-                f"{', '.join(changed)}, which applies from now on. There is one such watch in a "
-                "process."
+                f"warn_tensor_cycles() was called again with {_again(changed)} from now on. "
+                "There is one such watch in a process."
             )
 
     def belong_to_command(
@@ -318,6 +318,13 @@ def _watch_for(wanted: Arguments, given: Collection[str]) -> Warner:
         else:
             running.join(wanted, given)
         return running
+
+
+def _again(changed: Sequence[str]) -> str:
+    """What a further call gives otherwise, as a part of a sentence."""
+    if len(changed) == 1:
+        return f"another value of {changed[0]}, which applies"
+    return f"other values of {enumerated(changed, 'and')}, which apply"
 
 
 def running_warner() -> Warner | None:

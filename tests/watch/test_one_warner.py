@@ -93,6 +93,14 @@ def test_equal_arguments_change_nothing(
     assert told(caplog) == signatures[:2]
 
 
+def test_several_values_that_change_are_listed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with warn(tmp_path), warn(tmp_path / "other", ignore=["torch"]):
+        (notice,) = notices(caplog)
+    assert "with other values of ignore and report_dir, which apply from now on." in notice
+
+
 def test_what_is_ignored_later_is_told_and_counted_no_more(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, signatures: list[str]
 ) -> None:
@@ -104,7 +112,7 @@ def test_what_is_ignored_later_is_told_and_counted_no_more(
     assert watch.flush(30)
     assert told(caplog) == signatures[:3]
     (notice,) = notices(caplog)
-    assert "another value of ignore" in notice
+    assert "another value of ignore, which applies from now on." in notice
     assert {tally.signature: tally.count for tally in watch.leaks} == {
         signatures[1]: 2,
         signatures[2]: 1,
