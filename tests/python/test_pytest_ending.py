@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from xml.etree import ElementTree
+
 import pytest
 
 from support import pytest_runs
@@ -61,6 +63,22 @@ def test_so_do_workers_of_xdist(pytester: pytest.Pytester) -> None:
     result = run(pytester, IN_SELF, "-n", "2", "--dist=loadfile")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*TestKeeps::test_one", "The run fails, because a leak was *"])
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2", "--dist=loadfile")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("mode", ["error", "report"])
+def test_the_junit_file_has_what_is_found_at_the_end(
+    pytester: pytest.Pytester, mode: str, workers: tuple[str, ...]
+) -> None:
+    run(pytester, IN_SELF, f"--tensor-cycles={mode}", "--junit-xml=junit.xml", *workers)
+    suite = ElementTree.parse(pytester.path / "junit.xml").getroot()[0]
+    (added,) = suite.iterfind("properties/property")
+    assert added.attrib["name"] == "tensor_cycles"
+    assert added.attrib["value"].endswith("::test_two, and dropped after their checks")
+    failures = [(case.attrib["name"], case[0].tag) for case in suite.iter("testcase") if len(case)]
+    assert failures == ([("end of the run", "failure")] if mode == "error" else [])
+    assert (suite.attrib["failures"], suite.attrib["errors"]) == (str(len(failures)), "0")
+    assert suite.attrib["tests"] == str(4 + len(failures))
 
 
 @pytest.mark.parametrize("options", ["--tensor-cycles=report", "--tensor-cycles-ignore=numpy"])

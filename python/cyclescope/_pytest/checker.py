@@ -323,6 +323,7 @@ class Checker:
                 Found(
                     report=self._carried(it.report),
                     tests=it.makers,
+                    made=str(it),
                     message=Owed(it.report, it).message(self._choices),
                     fails=alike.fails and self._is_new(leak.signature),
                 )
@@ -337,9 +338,9 @@ def _refuse_lone_mixin(item: pytest.Item) -> None:
     """
     mixin = getattr(sys.modules.get("cyclescope._unittest"), "NoTensorCycles", None)
     case = getattr(sys.modules.get("unittest.case"), "TestCase", None)
-    bases = getattr(getattr(item, "cls", None), "__mro__", ())
-    if mixin in bases and case not in bases:
-        name = bases[0].__name__
+    cls: type | None = getattr(item, "cls", None)
+    if cls is not None and mixin in cls.__mro__ and case not in cls.__mro__:
+        name = cls.__name__
         raise pytest.UsageError(
             f"{item.nodeid}: {name} derives from NoTensorCycles but not from unittest.TestCase, so "
             f"its tests would not be checked; write class {name}(NoTensorCycles, TestCase), or "

@@ -22,6 +22,8 @@ class Found:
     """As JSON."""
     tests: list[str]
     """The tests that made it, or a sentence if that is not certain."""
+    made: str
+    """A clause that says which tests made it."""
     message: str
     fails: bool
     """The run is to fail."""

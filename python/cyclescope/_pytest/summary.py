@@ -10,6 +10,7 @@ import pytest
 from cyclescope import _native
 from cyclescope._files import reason, write_whole
 from cyclescope._native import CycleReport
+from cyclescope._pytest import junit
 from cyclescope._pytest.checker import ATTRIBUTE, BLIND, CHECKED, LATE, UNSEEN, Checker
 from cyclescope._pytest.ending import OUTPUT, Ending
 from cyclescope._pytest.options import Choices
@@ -91,10 +92,12 @@ class Summary:
 
     def _finish(self, session: pytest.Session, exitstatus: int) -> None:
         self._endings.append(self._checker.ending)
-        for ending in self._endings:
-            for found in ending.found:
-                self._add(found.report, found.tests)
-        late = [found for ending in self._endings for found in ending.found if found.fails]
+        found = [each for ending in self._endings for each in ending.found]
+        for each in found:
+            self._add(each.report, each.tests)
+        if found:
+            junit.add(session.config, found, ATTRIBUTE)
+        late = [each for each in found if each.fails]
         if late:
             leaks = "a leak was" if len(late) == 1 else f"{len(late)} leaks were"
             self._said.append(f"The run fails, because {leaks} found after the last test.")
