@@ -64,8 +64,11 @@ def _place(location: str, base: Path) -> Place:
     # Compared as text, because the report may come from another machine.
     base_path = os.fspath(base)
     path = os.path.normpath(os.path.join(base_path, file))
-    inside = path.startswith(base_path + os.sep)
-    return Place(Path(os.path.relpath(path, base_path) if inside else path), line)
+    for root in (base_path, os.path.realpath(base_path)):
+        # Of a root that is a link, Python often names the files by where that leads.
+        if path.startswith(root.rstrip(os.sep) + os.sep):
+            return Place(Path(os.path.relpath(path, root)), line)
+    return Place(Path(path), line)
 
 
 def to_sarif(report: CycleReport | None, *, base: StrPath | None = None) -> str:
@@ -82,7 +85,7 @@ def to_sarif(report: CycleReport | None, *, base: StrPath | None = None) -> str:
     leaks = [] if report is None else report.leaks
     rules = sorted({leak.pattern or UNKNOWN for leak in leaks})
     # Without a URI, readers use a root of their own.
-    root = {} if _native.redacts() else {"SRCROOT": {"uri": f"{base.as_uri()}/"}}
+    root = {} if _native.redacts() else {"SRCROOT": {"uri": f"{base.as_uri().removesuffix('/')}/"}}
     log = {
         "$schema": SARIF_SCHEMA,
         "version": "2.1.0",

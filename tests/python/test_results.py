@@ -91,6 +91,23 @@ def test_paths_become_uris(
     assert physical.get("region") == ({"startLine": 3} if location["line"] else None)
 
 
+def test_a_root_that_is_a_link_has_the_same_files(report: CycleReport, tmp_path: Path) -> None:
+    link = tmp_path / "workspace"
+    link.symlink_to(HERE)
+    found = moved(report, {"file": str(HERE / "a.py"), "line": 3})
+    (result,) = sarif_of(found, link)["runs"][0]["results"]
+    place = result["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert place == {"uri": "a.py", "uriBaseId": "SRCROOT"}
+
+
+def test_the_root_folder_is_a_root(report: CycleReport) -> None:
+    found = moved(report, {"file": "/program/a.py", "line": 3})
+    (run,) = sarif_of(found, Path("/"))["runs"]
+    place = run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert place == {"uri": "program/a.py", "uriBaseId": "SRCROOT"}
+    assert run["originalUriBaseIds"]["SRCROOT"]["uri"] == "file:///"
+
+
 def test_a_leak_without_a_place_is_a_result_all_the_same(report: CycleReport) -> None:
     (result,) = sarif_of(moved(report, None))["runs"][0]["results"]
     assert "locations" not in result
