@@ -66,7 +66,7 @@ def test_an_endless_one_is_not_read() -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"\xff\xfe", "this is no text"),
+        (b"\xff\xfe", "this is not text"),
         (b'{"schema": 2}', "upgrade"),
         (b"[" * 1_000_000, "not"),
         (b'{"schema": 1, "later": ' + b'{"x": ' * 200_000, "not JSON"),

@@ -63,7 +63,7 @@ def test_help_names_every_command(command: Command) -> None:
         (["report", "fine.py"], "fine.py: this is not JSON"),
         (["report", "folder"], "no file matches folder"),
         (["merge", "fine.py"], "fine.py: this is not JSON"),
-        (["report", "fine.png"], "fine.png: this is no text"),
+        (["report", "fine.png"], "fine.png: this is not text"),
         (["report", "list.json"], "list.json: this is JSON, but not a cyclescope report: pass a"),
         (["diff", "none.json", "none.json"], "cannot read none.json"),
     ],

@@ -58,7 +58,7 @@ def test_what_is_no_notebook_is_said(command: Command, tmp_path: Path) -> None:
         "old": "has notebook format 3, not 4; convert it: jupyter nbconvert",
         "wrong": "is not a Python program",
         "other": "other.ipynb is a notebook in R, not in Python",
-        "text": "is not a Jupyter notebook",
+        "text": "is not a Jupyter notebook: it is not JSON",
         "list": "is not a Jupyter notebook",
         "magic": "has IPython commands (lines with % or !), which need IPython",
     }.items():

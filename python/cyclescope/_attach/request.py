@@ -33,15 +33,15 @@ SETTLE_SECONDS = 0.2
 
 NO_SAFE_POINT = (
     "process {pid} did not answer within {seconds:g} s. Its main thread did not reach a safe "
-    "point, as in C code (a collective, a sleep), or another debugger replaced the request. "
-    "Nothing happens there any longer. Try a longer --timeout, or start it with "
+    "point, because it runs C code (such as a collective or a sleep), or another debugger replaced "
+    "the request. The request is withdrawn. Try a longer --timeout, or start the process with "
     "CYCLESCOPE_SIGNAL=USR2 next time, which needs no main thread"
 )
 
 ENDED = "process {pid} has ended"
 STOPPED = (
-    "process {pid} is stopped, as by SIGSTOP, Ctrl-Z or a debugger, and cannot answer: have it go "
-    "on (kill -CONT {pid})"
+    "process {pid} is stopped (by SIGSTOP, Ctrl-Z or a debugger) and cannot answer: continue it "
+    "with kill -CONT {pid}"
 )
 
 BUSY = (
@@ -101,7 +101,7 @@ def _check(process: Process) -> None:
     if not sys.platform.startswith("linux"):
         raise AttachError("attach works on Linux only")
     if process.pid <= 0:
-        raise AttachError(f"{process.pid} is no process ID")
+        raise AttachError(f"{process.pid} is not a process ID")
     if process.pid == os.getpid():
         raise AttachError("a process cannot attach to itself: call cyclescope.heap()")
     if not process.is_alive:

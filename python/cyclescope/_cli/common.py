@@ -123,7 +123,7 @@ def _read(parsed: argparse.Namespace, file: Path) -> tuple[CycleReport, str]:
         hint = ", not the page" if file.suffix == ".html" else ""
         name = "standard input" if file == Path(STANDARD) else file
         if isinstance(error, UnicodeDecodeError):
-            fail(parsed, f"{name}: this is no text: pass the .json file of a cyclescope report")
+            fail(parsed, f"{name}: this is not text: pass the .json file of a cyclescope report")
         if _is_of_live_memory(text):
             raise _LiveMemory(
                 f"{name}: this is a report of live memory, not of reference cycles"

@@ -61,8 +61,14 @@ def _sources(path: Path, content: bytes) -> dict[int, str]:
             raise NotebookError(f"{path} is a notebook in {language}, not in Python")
         cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
         sources = ["".join(cell["source"]) for cell in cells]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NotebookError(f"{path} is not a Jupyter notebook ({error!r})") from None
+    except ValueError:
+        raise NotebookError(f"{path} is not a Jupyter notebook: it is not JSON") from None
+    except KeyError as error:
+        raise NotebookError(f"{path} is not a Jupyter notebook: it has no {error}") from None
+    except (TypeError, AttributeError):
+        raise NotebookError(
+            f"{path} is not a Jupyter notebook: it is JSON of another kind"
+        ) from None
     return {number: source for number, source in enumerate(sources, 1) if source.strip()}
 
 

@@ -188,7 +188,7 @@ def _loaded(loader: object, module: str, name: str) -> CodeType:
     except (ImportError, ValueError, EOFError, OSError) as error:
         raise ProgramError(f"cannot run {name}: {error}") from None
     if not isinstance(code, CodeType):
-        raise ProgramError(f"cannot run {name}: it has no code of Python")
+        raise ProgramError(f"cannot run {name}: it contains no Python code")
     return code
 
 
