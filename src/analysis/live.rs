@@ -10,7 +10,6 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Inspector;
 use super::busy::busy;
 use super::edges::Edges;
-use super::loops::Loop;
 use super::own::OwnObjects;
 use super::process::is_library_module;
 use super::turn::Turn;
@@ -82,6 +81,14 @@ pub enum Root {
     Uncounted,
     /// Nothing: the object is garbage, or kept by itself.
     Nothing,
+}
+
+/// A cycle that no collection frees, by one of its objects.
+pub(super) struct Loop {
+    /// What that object is.
+    pub words: String,
+    /// The address of what tells the program's cycles apart: the code of the function, or the class.
+    pub cause: usize,
 }
 
 /// The heap, held as long as this lives; automatic collection pauses meanwhile.

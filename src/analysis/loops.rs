@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::grown::{Diagnosis, Grouping, Kept, Look, Name};
-use super::live::Live;
+use super::live::{Live, Loop};
 use crate::capture::{Classes, Place, describe, function_code, is_library_file};
 use crate::cpython::ObjectKind;
 use crate::diagnose::cohorts::Member;
@@ -27,14 +27,6 @@ const EXPLAINED: &str = "An uncollectable cycle passes through C or C++, as wher
 
 /// Fewer ages than these are no growth.
 const FEW: usize = 3;
-
-/// A cycle that no collection frees, by one of its objects.
-pub(super) struct Loop {
-    /// What that object is.
-    pub words: String,
-    /// The address of what tells the program's cycles apart: the code of the function, or the class.
-    pub cause: usize,
-}
 
 impl Live<'_> {
     /// As [`Live::shortest_paths`]. An object of each cycle that no collection frees is a root from now on.
