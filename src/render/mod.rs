@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alike;
 mod bundles;
 mod canvas;
 mod clusters;
@@ -18,11 +19,13 @@ mod layout;
 mod lines;
 mod live_sentences;
 pub mod markdown;
+mod outline;
 mod retaining;
 mod route;
 mod scene;
 mod sentences;
 mod shape;
+mod simplified;
 mod source;
 mod stacks;
 mod subgraph;

@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
+use super::alike::{Line, alike};
 use super::canvas::{Canvas, Drawing, LABEL_HEIGHT, box_size, label_width, weight};
 use super::column;
 use super::labels::{Label, place_labels};
@@ -14,22 +15,29 @@ use super::scene::Link;
 use super::shape::{LABEL, Shape, ShapeKind, TITLE};
 use crate::model::report::{EdgeRole, NodeKind};
 use crate::model::retention::{Path, Retention, RootKind};
-use crate::model::words::{counted, human_bytes, name};
+use crate::model::words::{counted, grouped, human_bytes, name, without_numbers};
 
 /// With more boxes a drawing is no help.
-const BOXES: usize = 60;
-/// The paths of so many references to remove are drawn.
-const DRAWN: usize = 16;
+const BOXES: usize = 48;
+/// The paths of so many references to remove are drawn, or, where that takes too many boxes, of fewer.
+const DRAWN: [usize; 3] = [256, 32, 16];
 /// A chain of more objects is drawn as one box.
 const CHAIN: usize = 2;
 
-/// The drawing, with this id, in a single column if it is `narrow`; nothing where no path is known, or there are too many.
-pub fn retaining(retention: &Retention, id: &str, narrow: bool) -> Option<Drawing> {
-    let mut plan = Plan::of(retention);
-    plan.fold();
-    if plan.links.is_empty() || plan.boxes.len() > BOXES {
-        return None;
-    }
+/// What is drawn of what keeps objects alive; nothing where no path is known, or there are too many.
+pub fn plan(retention: &Retention) -> Option<Plan> {
+    let mut plans = DRAWN.iter().map(|&keepers| {
+        let mut plan = Plan::of(retention, keepers);
+        plan.fold();
+        plan.count_cuts();
+        plan.merge();
+        plan
+    });
+    plans.find(|plan| !plan.links.is_empty() && plan.boxes.len() <= BOXES)
+}
+
+/// The drawing, with this id, in a single column if it is `narrow`.
+pub fn retaining(plan: &Plan, retention: &Retention, id: &str, narrow: bool) -> Drawing {
     let sizes: Vec<Size> = plan.boxes.iter().map(box_size).collect();
     let ends: Vec<(usize, usize)> = plan.links.iter().map(|it| (it.from, it.to)).collect();
     let names: Vec<f64> = plan.links.iter().map(label_width).collect();
@@ -94,7 +102,7 @@ pub fn retaining(retention: &Retention, id: &str, narrow: bool) -> Option<Drawin
         "What keeps {} alive",
         counted(retention.objects.len() as u64, "object", "objects")
     );
-    Some(canvas.finish(&about, None))
+    canvas.finish(&about, None)
 }
 
 /// What stands for an object: its number in the retention, or the words of a root that is no object.
@@ -104,19 +112,27 @@ enum Key {
     Root(String),
 }
 
+/// The boxes and lines of a drawing.
 #[derive(Default)]
-struct Plan {
-    boxes: Vec<Shape>,
-    links: Vec<Link>,
+pub struct Plan {
+    pub boxes: Vec<Shape>,
+    pub links: Vec<Link>,
     box_of: HashMap<Key, usize>,
     /// The boxes that are roots or were asked about.
     ends: Vec<usize>,
+    /// The paths of how many of the references to remove are drawn.
+    pub keepers: usize,
+    /// How many references are marked.
+    cuts: usize,
 }
 
 impl Plan {
-    fn of(retention: &Retention) -> Self {
-        let mut plan = Self::default();
-        for keeper in retention.keepers.iter().take(DRAWN) {
+    fn of(retention: &Retention, keepers: usize) -> Self {
+        let mut plan = Self {
+            keepers: retention.keepers.len().min(keepers),
+            ..Self::default()
+        };
+        for keeper in retention.keepers.iter().take(keepers) {
             // What goes by itself is not for anybody to remove.
             let cut = (!keeper.goes_by_itself).then_some(keeper.step as usize);
             plan.path(retention, &keeper.path, cut);
@@ -281,29 +297,92 @@ impl Plan {
             self.link(gap, to, "", false);
             gone.extend(chain);
         }
-        let place: Vec<usize> = (0..self.boxes.len())
-            .scan(0, |next, index| {
+        let stays: Vec<bool> = (0..self.boxes.len())
+            .map(|it| !gone.contains(&it))
+            .collect();
+        self.keep(&stays);
+    }
+
+    /// Drops the boxes that do not stay, which no line joins any more.
+    fn keep(&mut self, stays: &[bool]) {
+        let places: Vec<usize> = stays
+            .iter()
+            .scan(0, |next, &stays| {
                 let at = *next;
-                *next += usize::from(!gone.contains(&index));
+                *next += usize::from(stays);
                 Some(at)
             })
             .collect();
-        let mut index = 0..;
-        self.boxes
-            .retain(|_| index.next().is_some_and(|index| !gone.contains(&index)));
-        for link in &mut self.links {
-            (link.from, link.to) = (place[link.from], place[link.to]);
+        let mut each = stays.iter();
+        self.boxes.retain(|_| each.next() == Some(&true));
+        self.ends.retain(|&it| stays[it]);
+        for end in &mut self.ends {
+            *end = places[*end];
         }
+        for link in &mut self.links {
+            (link.from, link.to) = (places[link.from], places[link.to]);
+        }
+    }
+
+    fn count_cuts(&mut self) {
+        let cuts = self.links.iter().filter(|it| it.role == EdgeRole::Cut);
+        self.cuts = cuts.count();
+    }
+
+    /// Draws objects that look the same and stand in the same place as one box, and references between the same boxes
+    /// that differ in their numbers only as one line.
+    fn merge(&mut self) {
+        let look = |(index, shape): (usize, &Shape)| match self.ends.contains(&index) {
+            true => format!("end {index}"),
+            false => format!("{:?} {:?} {:?}", shape.name, shape.note, shape.kind),
+        };
+        let looks: Vec<String> = self.boxes.iter().enumerate().map(look).collect();
+        let kind = |link: &Link| format!("{:?} {}", link.role, without_numbers(&link.label));
+        let lines: Vec<Line> = self
+            .links
+            .iter()
+            .map(|link| (link.from, link.to, kind(link)))
+            .collect();
+        let first = alike(&looks, &lines);
+        let mut met: HashMap<(usize, usize, String), usize> = HashMap::new();
+        let mut counts: Vec<u64> = Vec::new();
+        for mut link in std::mem::take(&mut self.links) {
+            (link.from, link.to) = (first[link.from], first[link.to]);
+            let place = *met
+                .entry((link.from, link.to, kind(&link)))
+                .or_insert(counts.len());
+            match self.links.get_mut(place) {
+                Some(one) => {
+                    counts[place] += 1;
+                    one.label = without_numbers(&one.label);
+                    one.title += &format!("\n{}", link.title);
+                }
+                None => {
+                    counts.push(1);
+                    self.links.push(link);
+                }
+            }
+        }
+        for (link, &count) in self.links.iter_mut().zip(&counts) {
+            if count > 1 && !link.label.is_empty() {
+                let times = format!(" × {}", grouped(count));
+                link.label = name(&link.label, LABEL.saturating_sub(times.len())) + &times;
+            }
+            link.title = name(&link.title, TITLE);
+        }
+        for (index, shape) in self.boxes.iter_mut().enumerate() {
+            let count = first.iter().filter(|&&it| it == index).count();
+            if let (2.., Some(line)) = (count, shape.name.first_mut()) {
+                *line = format!("{} × {line}", grouped(count as u64));
+            }
+        }
+        let stays: Vec<bool> = (0..first.len()).map(|it| first[it] == it).collect();
+        self.keep(&stays);
     }
 
     /// What the lines mean.
     fn legend(&self, retention: &Retention) -> Vec<(Option<EdgeRole>, String)> {
-        let cuts = self
-            .links
-            .iter()
-            .filter(|it| it.role == EdgeRole::Cut)
-            .count();
-        let cut = match (retention.is_enough, cuts) {
+        let cut = match (retention.is_enough, self.cuts) {
             (_, 0) => None,
             (true, 1) => Some("the reference to remove"),
             (true, _) => Some("the references to remove, all of them"),
@@ -360,6 +439,11 @@ mod tests {
         retention
     }
 
+    fn drawn(retention: &Retention) -> String {
+        let plan = plan(retention).expect("a drawing");
+        retaining(&plan, retention, "why", false).svg
+    }
+
     fn boxes(svg: &str) -> usize {
         svg.matches("class=\"node ").count()
     }
@@ -374,9 +458,7 @@ mod tests {
             "module `m`",
             &[(0, "m", ".t"), (1, "Trainer", ".last"), (2, "Tensor", "")],
         );
-        let drawing = retaining(&of(vec![best, last], Some(1)), "why", false)
-            .expect("a drawing")
-            .svg;
+        let drawing = drawn(&of(vec![best, last], Some(1)));
         assert_eq!(boxes(&drawing), 3);
         assert_eq!(
             drawing.matches("class=\"edge cut\"").count(),
@@ -389,6 +471,27 @@ mod tests {
     }
 
     #[test]
+    fn twenty_hooks_are_one_box_with_one_reference_to_remove_for_each() {
+        let names: Vec<String> = (0..20).map(|it| format!("[{it}]")).collect();
+        let hook = |(at, edge): (usize, &String)| {
+            path(
+                "module `m`",
+                &[
+                    (0, "m", ".hooks"),
+                    (1, "dict", edge),
+                    (10 + at as u32, "function hook", "default argument 'kept'"),
+                    (2, "Tensor", ""),
+                ],
+            )
+        };
+        let drawing = drawn(&of(names.iter().enumerate().map(hook).collect(), Some(1)));
+        assert_eq!(boxes(&drawing), 4, "{drawing}");
+        assert!(drawing.contains(">20 × function hook<"), "{drawing}");
+        assert!(drawing.contains(">[x] × 20<"), "{drawing}");
+        assert!(drawing.contains("references that keep it alive"));
+    }
+
+    #[test]
     fn a_variable_that_goes_by_itself_is_not_marked() {
         let local = path(
             "frame of `f`",
@@ -396,7 +499,7 @@ mod tests {
         );
         let mut retention = of(vec![local], Some(0));
         retention.keepers[0].goes_by_itself = true;
-        let drawing = retaining(&retention, "why", false).expect("a drawing").svg;
+        let drawing = drawn(&retention);
         assert!(!drawing.contains("edge cut"));
     }
 
@@ -407,13 +510,7 @@ mod tests {
             .iter()
             .map(|(it, label)| (*it, label.as_str(), ".next"))
             .collect();
-        let drawing = retaining(
-            &of(vec![path("module `m`", &steps)], Some(38)),
-            "why",
-            false,
-        )
-        .expect("a drawing")
-        .svg;
+        let drawing = drawn(&of(vec![path("module `m`", &steps)], Some(38)));
         // The root, the chain, who has the reference to remove, and the object.
         assert_eq!(boxes(&drawing), 4);
         assert!(drawing.contains(">⋮ 37 more objects<"), "{drawing}");
@@ -421,18 +518,18 @@ mod tests {
 
     #[test]
     fn nothing_is_drawn_of_nothing_or_of_too_much() {
-        assert!(retaining(&of(vec![], None), "why", false).is_none());
+        assert!(plan(&of(vec![], None)).is_none());
         let many = (0..80).map(|it| {
             path(
                 &format!("module `m{it}`"),
                 &[(it, "m", ".x"), (100, "Tensor", "")],
             )
         });
-        assert!(retaining(&of(many.collect(), None), "why", false).is_none());
+        assert!(plan(&of(many.collect(), None)).is_none());
         let unnumbered = Path {
             steps: vec![Step::default(), Step::default()],
             ..Path::default()
         };
-        assert!(retaining(&of(vec![unnumbered], None), "why", false).is_none());
+        assert!(plan(&of(vec![unnumbered], None)).is_none());
     }
 }

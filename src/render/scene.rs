@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::bundles::Bundles;
 use super::shape::{LABEL, Shape, ShapeKind, TITLE};
+use super::simplified::simplified;
 use super::stacks::{Rest, StepKind};
 use super::subgraph::{Detail, Fold, Subgraph, subgraph};
 use crate::model::report::{Edge, EdgeRole, Leak, Step};
@@ -69,7 +70,10 @@ pub fn scene(leak: &Leak, detail: Detail) -> Scene {
         builder.rest(&rest);
     }
     builder.folds(drawn.folds);
-    builder.scene
+    match detail {
+        Detail::Leak | Detail::Plumbing => simplified(builder.scene),
+        _ => builder.scene,
+    }
 }
 
 struct Builder<'a> {

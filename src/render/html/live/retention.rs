@@ -6,12 +6,15 @@ use crate::model::retention::{Keeper, Path, Retention, RootKind};
 use crate::model::words::{counted, grouped, name, place_within};
 use crate::render::html::live::{Page, as_text, folded, section};
 use crate::render::html::parts::{sentence, with_code};
-use crate::render::live_sentences::{LISTED, object, removals, verdict};
-use crate::render::retaining::retaining;
+use crate::render::live_sentences::{LISTED, Removal, object, removals, verdict};
+use crate::render::outline::{End, is_chain, outline};
+use crate::render::retaining::{Plan, plan, retaining};
 use crate::render::text;
 
 /// How many objects that were asked about are named in the title.
 const NAMED: usize = 4;
+/// Of more entries than these the drawing, which has all, comes first.
+const FEW: usize = 4;
 /// How many references the first sentence names if these are all; else it names one.
 const KEEPERS: usize = 2;
 /// Names in the first sentence that are longer are shortened in their middle.
@@ -77,40 +80,18 @@ fn keepers(retention: &Retention) -> Markup {
 
 fn body(retention: &Retention) -> Markup {
     let Retention { loops, paths, .. } = retention;
-    let drawing = retaining(retention, "keeps", false);
-    let narrow = retaining(retention, "keeps-narrow", true);
+    let plan = plan(retention);
+    let parts = removals(retention);
+    let entries: usize = parts.iter().map(|part| alike(&part.keepers).len()).sum();
     html! {
-        @if drawing.is_some() || !retention.keepers.is_empty() { section.leak {
-            @for part in removals(retention) {
-                h2 { (part.title.trim_end_matches(':')) }
-                @let groups = alike(&part.keepers);
-                @let shown = &groups[..groups.len().min(LISTED)];
-                @let more = part.more(shown.iter().map(Vec::len).sum());
-                ul.keepers { @for alike in shown { li {
-                    (with_code(&name(&alike[0].words, 1000)))
-                    @if !alike[0].release.is_empty() {
-                        p.more.release { "or " (with_code(&name(&alike[0].release, 1000))) }
-                    }
-                    @if alike.len() > 1 {
-                        details.alike {
-                            summary { "and " (alike.len() - 1) " that differ only in numbers" }
-                            ul { @for other in &alike[1..] { li { (with_code(&name(&other.words, 1000))) } } }
-                        }
-                    }
-                } } }
-                @if more > 0 { p.more { "and " (grouped(more)) " more" } }
+        @if plan.is_some() || !retention.keepers.is_empty() { section.leak {
+            @if let Some(plan) = &plan && (entries == 0 || entries > FEW) {
+                h2 { "What keeps it alive" }
+                (drawn(plan, retention))
             }
-            @if let Some(drawing) = &drawing {
-                @if retention.keepers.is_empty() { h2 { "What keeps it alive" } }
-                @let class = if drawing.width > WIDE { "drawn large" } else { "drawn" };
-                div class=(class) tabindex="0" role="group" aria-label="Drawing" {
-                    (PreEscaped(&drawing.svg))
-                }
-                @if let Some(narrow) = narrow {
-                    div.drawn-narrow { (PreEscaped(narrow.svg)) }
-                }
-            }
-            @if drawing.is_some() && !paths.is_empty() {
+            @for part in &parts { (removal(part)) }
+            @if let Some(plan) = &plan && (1..=FEW).contains(&entries) { (drawn(plan, retention)) }
+            @if plan.is_some() && !paths.is_empty() {
                 (folded(&counted(paths.len() as u64, "path, step by step", "paths, step by step"), &html! {
                     @for path in paths {
                         p { (with_code(&name(&path.words, 1000))) }
@@ -126,7 +107,7 @@ fn body(retention: &Retention) -> Markup {
                 (steps(path))
             }))
         }
-        @if drawing.is_none() {
+        @if plan.is_none() {
             @for (index, path) in paths.iter().enumerate() {
                 (section(&format!("Path {} of {}", index + 1, paths.len()), &html! {
                     p { (with_code(&name(&path.words, 1000))) }
@@ -135,6 +116,83 @@ fn body(retention: &Retention) -> Markup {
             }
         }
         (as_text(&text::retention(retention)))
+    }
+}
+
+/// The references to remove, or those that go by themselves.
+fn removal(part: &Removal<'_>) -> Markup {
+    let groups = alike(&part.keepers);
+    let shown = &groups[..groups.len().min(LISTED)];
+    let more = part.more(shown.iter().map(Vec::len).sum());
+    html! {
+        h2 { (part.title.trim_end_matches(':')) }
+        ul.keepers { @for alike in shown { li {
+            (with_code(&name(&alike[0].words, 1000)))
+            @if !alike[0].release.is_empty() {
+                p.more.release { "or " (with_code(&name(&alike[0].release, 1000))) }
+            }
+            @if alike.len() > 1 {
+                details.alike {
+                    summary { "and " (alike.len() - 1) " that differ only in numbers" }
+                    ul { @for other in &alike[1..] { li { (with_code(&name(&other.words, 1000))) } } }
+                }
+            }
+        } } }
+        @if more > 0 { p.more { "and " (grouped(more)) " more" } }
+    }
+}
+
+/// The drawing; for narrow screens as an outline, if it is more than a chain.
+fn drawn(plan: &Plan, retention: &Retention) -> Markup {
+    let drawing = retaining(plan, retention, "keeps", false);
+    let class = match drawing.width > WIDE {
+        true => "drawn large",
+        false => "drawn",
+    };
+    let left_out = retention.keepers.len().saturating_sub(plan.keepers);
+    html! {
+        div class=(class) tabindex="0" role="group" aria-label="Drawing" { (PreEscaped(drawing.svg)) }
+        div.drawn-narrow {
+            @if is_chain(plan) { (PreEscaped(retaining(plan, retention, "keeps-narrow", true).svg)) }
+            @else { (as_outline(plan)) }
+        }
+        @if left_out > 0 {
+            p.more { (counted(left_out as u64, "further reference is", "further references are")) " not drawn." }
+        }
+    }
+}
+
+/// Each root with what it leads to below it, to the objects that were asked about.
+fn as_outline(plan: &Plan) -> Markup {
+    let rows = outline(plan);
+    let asked: Vec<&str> = rows
+        .iter()
+        .filter(|row| row.end == End::Asked)
+        .map(|row| &*row.label)
+        .collect();
+    let is_one = asked.iter().all(|label| *label == asked[0]);
+    html! {
+        ul.outline {
+            @for row in &rows {
+                li class={ "o" (row.depth) } {
+                    @if row.is_cut { b.cut { "✂ " (row.edge) } } @else { i { (row.edge) } }
+                    " "
+                    @match row.end {
+                        End::Asked => span.asked { "■" @if !is_one { " " (row.label) } },
+                        _ => {
+                            @if !row.edge.is_empty() { "→ " }
+                            span { (row.label) } " " small { (row.place) }
+                            @if row.end == End::Above { small { " (above)" } }
+                        }
+                    }
+                }
+            }
+        }
+        p.more {
+            "✂ keeps it alive by itself"
+            @if let Some(label) = asked.first().filter(|_| is_one) { "; ■ is the " (label) }
+            "."
+        }
     }
 }
 
