@@ -11,6 +11,12 @@ const PLACES: [f64; 11] = [
 /// Of more names than this none minds the lines of others.
 const MINDFUL: usize = 150;
 
+/// How far from its line a name stands that has no room on it.
+const BESIDE: f64 = 6.0;
+
+/// A place for a name: what it covers, whether it is beside the line, how much of other lines it hides, and where it is.
+type Tried = (f64, bool, usize, Point, Area);
+
 /// A name to place.
 pub struct Label {
     /// The line of its reference.
@@ -33,8 +39,14 @@ pub fn place_labels(labels: &[Label], boxes: &[Spot]) -> Vec<Option<Point>> {
         _ => vec![],
     };
     let place = |(index, label): (usize, &Label)| {
-        let tried = PLACES.iter().map(|&part| {
-            let at = label.route.at(part);
+        // Beside its line only where there is no room on it.
+        let beside = [0.0, label.width / 2.0 + BESIDE, -label.width / 2.0 - BESIDE];
+        let places = beside
+            .into_iter()
+            .flat_map(|by| PLACES.map(|part| (by, part)));
+        let tried = places.map(|(by, part)| {
+            let (x, y) = label.route.at(part);
+            let at = (x + by, y);
             let area = Area::around(at, label.width, label.height);
             let covered: f64 = taken.iter().map(|other| area.overlap(other)).sum();
             let others = lines
@@ -42,11 +54,14 @@ pub fn place_labels(labels: &[Label], boxes: &[Spot]) -> Vec<Option<Point>> {
                 .enumerate()
                 .filter(|(other, _)| *other != index);
             let hidden: usize = others.map(|(_, line)| area.holds(line)).sum();
-            (covered, hidden, at, area)
+            (covered, by != 0.0, hidden, at, area)
         });
         // Of equal ones the first: that is the nearest to the middle.
-        let (covered, _, at, area) =
-            tried.min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))?;
+        let order = |a: &Tried, b: &Tried| {
+            let covered = a.0.total_cmp(&b.0);
+            covered.then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2))
+        };
+        let (covered, _, _, at, area) = tried.min_by(order)?;
         if covered > 0.0 && label.optional {
             return None;
         }
@@ -127,6 +142,17 @@ mod tests {
         let twice = place_labels(&[label(route, false), label(route, false)], &boxes[..2]);
         let apart = twice[0].expect("room").0 - twice[1].expect("room").0;
         assert!(apart.abs() >= 60.0, "{apart}");
+    }
+
+    #[test]
+    fn a_name_without_room_on_its_line_stands_beside_it() {
+        let boxes = [spot(0.0, 0.0), spot(0.0, 86.0)];
+        let down = Route::down((0.0, 20.0), (0.0, 66.0));
+        let (x, _) = place_labels(&[label(down, false)], &boxes)[0].expect("room");
+        assert_eq!(x, 0.0);
+        let crowded = [boxes[0], boxes[1], spot(-60.0, 43.0)];
+        let (x, _) = place_labels(&[label(down, false)], &crowded)[0].expect("room");
+        assert!(x > 30.0, "{x}");
     }
 
     #[test]

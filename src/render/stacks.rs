@@ -155,6 +155,8 @@ pub fn memory(leak: &Leak) -> Memory<'_> {
     }
     let is_drawn = |stack: &Stack| stack.buffers[0].node.is_some();
     let (mut drawn, others): (Vec<_>, Vec<_>) = stacks.into_iter().partition(is_drawn);
+    // What holds most together is drawn first, however small its buffers are.
+    drawn.sort_by_key(|stack| std::cmp::Reverse(stack.bytes()));
     let late = drawn.split_off(drawn.len().min(STACKS));
     let others = late.into_iter().chain(others);
     Memory {

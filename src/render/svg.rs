@@ -190,10 +190,11 @@ fn spots(scene: &Scene, narrow: bool) -> Vec<Spot> {
     };
     let sizes: Vec<Size> = scene.boxes.iter().enumerate().map(size).collect();
     let mut links: Vec<&Link> = scene.links[scene.ring..].iter().collect();
+    // Of ways to memory that of the largest comes first, as its box does.
     links.sort_by_key(|link| match link.role {
-        EdgeRole::Path => 0,
-        EdgeRole::Cycle | EdgeRole::Cut => 1,
-        EdgeRole::Other => 2,
+        EdgeRole::Path => (0, link.to),
+        EdgeRole::Cycle | EdgeRole::Cut => (1, 0),
+        EdgeRole::Other => (2, 0),
     });
     let label = scene.links[scene.ring..]
         .iter()
