@@ -223,6 +223,35 @@ pub fn name(text: &str, limit: usize) -> String {
     shortened(&printable(&shortened(text, limit * 2 + 1)), limit).into_owned()
 }
 
+/// A longer name in a sentence is shortened.
+const BRIEF: usize = 48;
+
+/// A sentence, or a path, with each very long name in it shortened in its middle, so that all its names are there.
+pub fn brief(text: &str) -> Cow<'_, str> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let mut out = String::new();
+    let mut rest = text;
+    let mut is_changed = false;
+    while let Some(first) = rest.chars().next() {
+        let is_name = is_part(first);
+        let end = rest.find(|c| is_part(c) != is_name).unwrap_or(rest.len());
+        let (run, after) = rest.split_at(end);
+        match is_name {
+            true => {
+                let run = shortened(run, BRIEF);
+                is_changed |= matches!(run, Cow::Owned(_));
+                out += &run;
+            }
+            false => out += run,
+        }
+        rest = after;
+    }
+    match is_changed {
+        true => Cow::Owned(out),
+        false => Cow::Borrowed(text),
+    }
+}
+
 /// Code of a few lines: lines stay, tabs are spaces, all else is as in [`printable`].
 pub fn printable_code(code: &str) -> String {
     let lines = code.lines().map(|line| line.replace('\t', "    "));
@@ -356,6 +385,21 @@ pub fn steps_before_gap(leak: &Leak) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_sentence_only_very_long_names_are_shortened() {
+        let long = "transformer_".repeat(30);
+        let text = format!("train.py:3: `{long}.{long}` is a {long}, which leads back");
+        let short = brief(&text);
+        assert_eq!(short.matches('…').count(), 3);
+        assert!(
+            short.starts_with("train.py:3: `transformer_transf…")
+                && short.ends_with("which leads back")
+        );
+        assert_eq!(short.matches('`').count(), 2);
+        assert!(short.len() < 240, "{short}");
+        assert!(matches!(brief("a.b → `c`"), Cow::Borrowed(_)));
+    }
 
     #[test]
     fn numbers_in_names_are_written_alike() {

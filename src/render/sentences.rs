@@ -7,7 +7,7 @@ use crate::model::graph::{Node, NodeKind};
 use crate::model::report::{Buffer, Cut, GRADIENT, Leak, Library, Location, Occurrence};
 use crate::model::shared::{OTHERS, SETS};
 use crate::model::words::{
-    a, buffer_count, counted, element_type, grouped, human_bytes, name, one_of, utc,
+    a, brief, buffer_count, counted, element_type, grouped, human_bytes, name, one_of, utc,
 };
 
 /// Names longer than this are shortened in their middle.
@@ -67,7 +67,7 @@ pub fn size_and_cycle(leak: &Leak) -> String {
 pub fn held(leak: &Leak) -> String {
     let summary = match leak.summary.as_str() {
         "" => "the cycle below".to_owned(),
-        summary => format!("the cycle {}", name(summary, NAME)),
+        summary => format!("the cycle {}", name(&brief(summary), NAME)),
     };
     match (leak.buffers.first(), buffer_count(leak)) {
         (None, _) => format!("memory, by {summary}."),
@@ -145,7 +145,10 @@ pub fn fix(leak: &Leak) -> String {
             true => allocated(leak).unwrap_or_else(|| nowhere(leak).to_owned()),
             false => String::new(),
         };
-        return format!("{place}{}{doubt}{hint}", name(&leak.advice.text, 1000));
+        return format!(
+            "{place}{}{doubt}{hint}",
+            name(&brief(&leak.advice.text), 1000)
+        );
     }
     if leak.cuts.is_empty() {
         return match leak.advice.text.as_str() {

@@ -107,7 +107,7 @@ def test_the_reports_of_several_ranks_make_one_page(
             once |= {"rank": rank, "pid": 4000 + rank, "time": once["time"] + rank}
         reports.append(cyclescope.CycleReport.from_json(json.dumps(data)))
     page = open_page(_native.merge(reports).to_html()).page
-    expect(page.locator("header .facts")).to_contain_text("Ranks0, 1, 2, 3")
+    expect(page.locator("header .facts")).to_contain_text("Ranks0–3")
     expect(page.locator("section.leak")).to_have_count(2)
     shown = page.locator("section.leak:visible")
     expect(shown.locator(".timeline circle")).to_have_count(3)
@@ -124,9 +124,10 @@ def test_a_page_of_many_ranks_is_printed_with_those_that_hold_most(open_page: Op
     shown = opened.page.locator("#ranks thead th:visible")
     expect(shown).to_have_count(8)
     expect(shown.first).to_have_text("Leak")
-    expect(shown.last).to_have_text("All")
+    # What all ranks hold comes first: a screen may have no room for the last column.
+    expect(shown.nth(1)).to_have_text("All")
     # The last rank has all three leaks.
-    expect(shown.nth(6)).to_contain_text("63")
+    expect(shown.nth(7)).to_contain_text("63")
     expect(note).to_contain_text("the 6 ranks that hold most memory")
     leak = opened.page.locator("#ranks tbody th").first.bounding_box()
     assert leak is not None

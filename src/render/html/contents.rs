@@ -6,7 +6,7 @@ use maud::{Markup, Render, html};
 
 use crate::model::compare::Change;
 use crate::model::report::{Leak, Report};
-use crate::model::words::{counted, grouped, human_bytes, name, short_location, utc};
+use crate::model::words::{brief, counted, grouped, human_bytes, name, short_location, utc};
 use crate::render::html::NAME;
 use crate::render::html::parts::table;
 
@@ -194,7 +194,7 @@ fn line(it: &Listed<'_>, most: f64) -> Markup {
                 " · " b.change { (change.words()) }
             }
         }
-        span { (name(&leak.summary, 160)) }
+        span { (name(&brief(&leak.summary), 160)) }
         @if let Some(place) = leak.line_to_change() {
             small { (name(&short_location(&place), NAME)) }
         }

@@ -3,11 +3,11 @@
 use maud::{Markup, html};
 
 use crate::model::occurrences::same_process;
-use crate::model::report::{Occurrence, Process, Report};
-use crate::model::words::{counted, human_bytes, name, short_location, utc};
+use crate::model::report::{Leak, Location, Occurrence, Process, ProcessShare, Report};
+use crate::model::words::{brief, counted, human_bytes, name, short_location, utc};
 use crate::render::html::parts::{head, notes, sentence};
 use crate::render::html::{LEAKS, NAME};
-use crate::render::text;
+use crate::render::text::{self, process_name};
 
 /// Longer names are shortened in the title.
 const TITLE: usize = 120;
@@ -49,13 +49,14 @@ pub fn header(report: &Report) -> Markup {
         @if report.leaks.is_empty() {
             b { (checked(report)) }
         } @else {
-            @if report.leaks.len() > 1 { (largest(report)) }
+            (largest(report))
             span.explained {
                 "Objects in a reference cycle stay alive until the garbage collector runs, and so does \
                  the memory that they hold. "
             }
             @if proven && shared { "Removing the marked references of all leaks frees the memory without a collection." }
             @else if proven { "Removing the marked reference frees the memory without a collection." }
+            @else if report.leaks.len() == 1 { "It is not proven which reference to remove; the marked one is to be looked at first." }
             @else { "Each leak below names the reference to look at." }
         }
         @if let (Some(changes), Some(earlier)) = (report.changes(), &report.earlier) {
@@ -85,12 +86,55 @@ fn largest(report: &Report) -> Markup {
     html! {
         @if let Some(leak) = leak {
             b {
-                (human_bytes(leak.bytes_held)) " is one leak"
-                @if let Some(place) = leak.line_to_change() { ", at " (name(&short_location(&place), NAME)) }
+                @if report.leaks.len() > 1 { (human_bytes(leak.bytes_held)) " is one leak" }
+                @else { "One leak holds all of it" }
+                @if let Some(place) = place_of(leak) { ", at " (name(&short_location(&place), NAME)) }
+                (on_ranks(report, leak))
             }
-            ": " code { (name(&leak.summary, NAME)) } ". "
+            @if leak.summary.is_empty() { ". " } @else { ": " code { (name(&brief(&leak.summary), NAME)) } ". " }
             @if !leak.shared.is_empty() { "Other leaks hold some of it too. " }
         }
+    }
+}
+
+/// The line to change; of a library's leak the nearest line of the program.
+fn place_of(leak: &Leak) -> Option<Location> {
+    match &leak.library {
+        Some(library) => library.your_line.clone(),
+        None => leak.line_to_change(),
+    }
+}
+
+/// On how many ranks of a merged report a leak is, and which has most of it.
+fn on_ranks(report: &Report, leak: &Leak) -> String {
+    let held = |share: &ProcessShare| share.bytes_held.get(&leak.signature).copied();
+    let shares = report.processes.iter();
+    let having: Vec<(&ProcessShare, u64)> = shares
+        .filter_map(|share| Some((share, held(share)?)))
+        .filter(|(_, bytes)| *bytes > 0)
+        .collect();
+    let all = report.processes.len();
+    let Some((most, bytes)) = having.iter().rev().max_by_key(|(_, bytes)| *bytes) else {
+        return String::new();
+    };
+    if all < 2 {
+        return String::new();
+    }
+    let what = match report.processes.iter().all(|it| it.rank.is_some()) {
+        true => "ranks",
+        false => "processes",
+    };
+    let on = match having.len() {
+        count if count == all => format!(", on all {all} {what}"),
+        count => format!(", on {count} of {all} {what}"),
+    };
+    match having.iter().any(|(_, other)| other < bytes) {
+        true => format!(
+            "{on}, most on {} ({})",
+            process_name(most),
+            human_bytes(*bytes)
+        ),
+        false => on,
     }
 }
 
@@ -185,12 +229,24 @@ fn places(report: &Report) -> Vec<(&'static str, String)> {
     pids.sort_unstable();
     vec![
         ("Hosts", listed(hosts)),
-        ("Ranks", listed(ranks.iter().map(u32::to_string).collect())),
+        ("Ranks", listed(runs(&ranks))),
         (
             "Processes",
             listed(pids.iter().map(u32::to_string).collect()),
         ),
     ]
+}
+
+/// Numbers in order, those that follow one another as `0–7`.
+fn runs(numbers: &[u32]) -> Vec<String> {
+    let run = |run: &[u32]| match run {
+        [first, .., last] if run.len() > 2 => vec![format!("{first}–{last}")],
+        few => few.iter().map(u32::to_string).collect(),
+    };
+    let mut numbers = numbers.to_vec();
+    numbers.dedup();
+    let runs = numbers.chunk_by(|a, b| a.checked_add(1) == Some(*b));
+    runs.flat_map(run).collect()
 }
 
 /// `2 × NVIDIA H200`, or each by its name.
@@ -245,10 +301,44 @@ mod tests {
     }
 
     #[test]
+    fn ranks_that_follow_one_another_are_a_run() {
+        assert_eq!(runs(&[0, 1, 2, 3, 7, 9, 10]), ["0–3", "7", "9", "10"]);
+        assert!(runs(&[]).is_empty());
+    }
+
+    #[test]
+    fn the_first_sentence_names_the_cycle_of_a_single_leak_too() {
+        let report = samples::callback();
+        let page = header(&report).0;
+        assert!(page.contains("<b>One leak holds all of it"), "{page}");
+        assert!(
+            page.contains(&format!("<code>{}</code>", report.leaks[0].summary))
+                || page.contains("&lt;lambda&gt;")
+        );
+    }
+
+    #[test]
+    fn the_first_sentence_says_on_which_ranks_the_largest_leak_is() {
+        let mut report = samples::callback();
+        let signature = report.leaks[0].signature.clone();
+        let share = |(rank, bytes): (u32, u64)| ProcessShare {
+            rank: Some(rank),
+            bytes_held: [(signature.clone(), bytes)].into_iter().collect(),
+            ..ProcessShare::default()
+        };
+        report.processes = [(0, 1 << 20), (1, 0), (2, 3 << 20)].map(share).to_vec();
+        let page = header(&report).0;
+        assert!(
+            page.contains(", on 2 of 3 ranks, most on rank 2 (3.0 MiB)"),
+            "{page}"
+        );
+    }
+
+    #[test]
     fn merged_reports_name_all_their_processes() {
         let report = samples::seen_on_ranks(3);
         let page = header(&report).0;
-        assert!(page.contains("<dt>Ranks</dt><dd>0, 1, 2</dd>"), "{page}");
+        assert!(page.contains("<dt>Ranks</dt><dd>0–2</dd>"), "{page}");
         assert!(page.contains("<dt>Hosts</dt><dd>node17</dd>"));
         assert!(
             header(&samples::callback())

@@ -5,7 +5,7 @@ use std::path::Path;
 use maud::{Markup, PreEscaped, html};
 
 use crate::model::report::{Known, Leak, Library};
-use crate::model::words::{human_bytes, name, printable_code};
+use crate::model::words::{brief, human_bytes, name, printable_code};
 use crate::render::clusters::CLUSTERS;
 use crate::render::html::contents::Listed;
 use crate::render::html::memory::buffers;
@@ -20,14 +20,15 @@ use crate::render::svg::Look;
 use crate::render::{sentences, svg, text};
 
 /// One leak: `rank` is its place in the page.
-pub fn section(rank: usize, listed: &Listed<'_>) -> Markup {
+pub fn section(rank: usize, all: &[Listed<'_>]) -> Markup {
+    let listed = &all[rank];
     let (leak, number) = (listed.leak, rank + 1);
     let trace = format!("{}\n{}", sentences::title(leak), text::body(leak));
     html! {
         section.leak id=(listed.id) data-leak=(listed.index) {
             h2 { (sentences::size_and_cycle(leak)) }
             (marks(listed))
-            (gist(leak))
+            (gist(leak, all))
             @if rank < DRAWN { (figure(number, leak)) }
             (advice(leak))
             (buffers(leak))
@@ -56,7 +57,7 @@ pub fn card(leak: &Leak) -> Markup {
     html! {
         section.leak.card {
             h2 { (sentences::size_and_cycle(leak)) }
-            (gist(leak))
+            (gist(leak, &[]))
             div.drawn tabindex="0" role="group" aria-label="Drawing of the leak" { (draw("card", false)) }
             div.drawn-narrow { (draw("card-narrow", true)) }
             (advice(leak))
@@ -65,19 +66,20 @@ pub fn card(leak: &Leak) -> Markup {
 }
 
 /// What to change, and what holds what.
-fn gist(leak: &Leak) -> Markup {
+fn gist(leak: &Leak, all: &[Listed<'_>]) -> Markup {
+    let fix = sentences::fix(leak);
     html! {
         dl.gist {
-            (entry("Fix", &with_code(&sentence(&sentences::fix(leak)))))
-            (entry("Held", &sentence(&sentences::held(leak))))
+            (entry("Fix", &with_code(&brief(&sentence(&fix)))))
+            (entry("Held", &brief(&sentence(&sentences::held(leak)))))
             @if let Some(others) = sentences::also_held(leak, &[]) {
-                (entry("Also", &sentence(&others)))
+                (entry("Also", &linked(&brief(&sentence(&others)), leak, all)))
             }
             @if let Some(frozen) = sentences::frozen(leak) {
                 (entry("Frozen", &with_code(&sentence(&frozen))))
             }
             @if let Some(library) = &leak.library { (entry("Library", &of_library(library))) }
-            @if let Some(known) = &leak.known { (entry("Known", &of_known(known))) }
+            @if let Some(known) = &leak.known { (entry("Known", &of_known(known, &fix))) }
         }
     }
 }
@@ -133,10 +135,41 @@ fn of_library(library: &Library) -> String {
     name(&format!("{text}."), 600)
 }
 
-/// What others know of the leak.
-fn of_known(known: &Known) -> Markup {
+/// The sentence about other leaks, with each of them that is on the page as a link that names it.
+fn linked(text: &str, leak: &Leak, all: &[Listed<'_>]) -> Markup {
+    let others = leak.also_held_by();
+    let mut rest = text;
+    let mut parts = Vec::new();
+    let found = |rest: &str| {
+        let places = others.iter().filter_map(|&it| Some((rest.find(it)?, it)));
+        places.min()
+    };
+    while let Some((at, signature)) = found(rest) {
+        let other = all.iter().find(|other| other.leak.signature == signature);
+        parts.push((&rest[..at], other, signature));
+        rest = &rest[at + signature.len()..];
+    }
     html! {
-        (with_code(&name(&known.remedy, 1000)))
+        @for (before, other, signature) in parts {
+            (before)
+            @match other {
+                Some(other) if !other.leak.summary.is_empty() => {
+                    a href={ "#" (other.id) } { (name(&brief(&other.leak.summary), 120)) }
+                }
+                _ => (signature),
+            }
+        }
+        (rest)
+    }
+}
+
+/// What others know of the leak, but for the sentences that the fix has.
+fn of_known(known: &Known, fix: &str) -> Markup {
+    let sentences = known.remedy.split_inclusive(". ");
+    let fresh = |it: &&str| !fix.contains(it.trim().trim_end_matches('.'));
+    let remedy: String = sentences.filter(fresh).collect();
+    html! {
+        (with_code(&name(remedy.trim_end(), 1000)))
         @if let Some(fixed) = &known.fixed_in {
             " Fixed in " (name(&known.library, 80)) " " (name(fixed, 40)) "."
         }
@@ -245,7 +278,7 @@ fn advice(leak: &Leak) -> Markup {
         @if is_text || is_code || source.is_some() {
             div.advice {
                 h3 { "What to change" }
-                @if is_text { p { (with_code(&name(&advice.text, 2000))) } }
+                @if is_text { p { (with_code(&brief(&name(&advice.text, 2000)))) } }
                 @if let Some(source) = source {
                     div.code {
                         div.source {
@@ -313,7 +346,7 @@ mod tests {
     use crate::render::samples;
 
     fn page_of(leak: &Leak) -> String {
-        section(0, &listed(&[(0, leak)], &samples::no_leaks())[0]).0
+        section(0, &listed(&[(0, leak)], &samples::no_leaks())).0
     }
 
     #[test]
@@ -344,6 +377,20 @@ mod tests {
             known.link = Some("javascript:alert(1)".into());
         }
         assert!(!page_of(&leak).contains("href="));
+    }
+
+    #[test]
+    fn what_is_known_repeats_no_sentence_of_the_fix() {
+        let known = Known {
+            remedy: "It refers to itself. Reuse the `result`.".into(),
+            ..Known::default()
+        };
+        let told = |fix: &str| of_known(&known, fix).0;
+        assert_eq!(
+            told("a.py:1: Torch makes it. Reuse the `result`."),
+            "It refers to itself."
+        );
+        assert!(told("Something else.").contains("Reuse the <code>result</code>."));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::model::report::{Buffer, GRADIENT, Leak};
 use crate::model::words::{
-    buffer_count, counted, element_type, grouped, human_bytes, name, without_numbers,
+    brief, buffer_count, counted, element_type, grouped, human_bytes, name, without_numbers,
 };
 use crate::render::html::parts::table;
 
@@ -72,7 +72,10 @@ fn row(leak: &Leak, alike: &[&Buffer]) -> Markup {
                 @if number > 1 { p.more { (human_bytes(all)) " in all" } }
             }
             td {
-                (name(&buffer.type_name, 80))
+                @for (index, part) in name(&buffer.type_name, 80).split('.').enumerate() {
+                    @if index > 0 { "." wbr; }
+                    (part)
+                }
                 @if buffer.holders > 1 {
                     p.more { "and " (counted(buffer.holders - 1, "other object", "other objects")) }
                 }
@@ -92,7 +95,7 @@ fn row(leak: &Leak, alike: &[&Buffer]) -> Markup {
             td {
                 @match buffer.kept_by.as_deref() {
                     None => {
-                        @if let Some(step) = start { (name(&step.label, 80)) }
+                        @if let Some(step) = start { (name(&brief(&step.label), 80)) }
                         (path(alike))
                     }
                     Some(GRADIENT) => "a gradient, freed with the cycle",
@@ -116,7 +119,7 @@ fn path(alike: &[&Buffer]) -> Markup {
     let edges: Vec<String> = alike[0].path.iter().map(path).collect();
     html! {
         @for run in edges.chunk_by(|a, b| a == b).take(PATH) {
-            " " (name(&run[0], 80))
+            " " (name(&brief(&run[0]), 80))
             @if run.len() > 1 {
                 " × " (grouped(run.len() as u64))
                 @if alike.len() > 1 { " or more" }

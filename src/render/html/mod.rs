@@ -83,7 +83,7 @@ fn body(report: &Report) -> Markup {
             (contents::contents(&leaks, report.bytes_held()))
             main {
                 @if leaks.is_empty() { (header::nothing_found(report)) }
-                @for (rank, leak) in leaks.iter().enumerate() { (leak::section(rank, leak)) }
+                @for rank in 0..leaks.len() { (leak::section(rank, &leaks)) }
             }
         }
         (contents::gone(report))

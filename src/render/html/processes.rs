@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use maud::{Markup, html};
 
 use crate::model::report::{Leak, ProcessShare, Report};
-use crate::model::words::{counted, name, short_location};
+use crate::model::words::{brief, counted, name, short_location};
 use crate::render::html::NAME;
 use crate::render::html::contents::Listed;
 use crate::render::text::{mib, mib_of, process_name};
@@ -41,27 +41,27 @@ pub fn section(report: &Report, leaks: &[Listed<'_>]) -> Markup {
                         thead {
                             tr {
                                 th scope="col" { "Leak" }
+                                th.number.all scope="col" { "All" }
                                 @for (index, share) in columns.iter().enumerate() {
                                     th class={ "number" (on_paper(index)) } scope="col" { (process_name(share)) }
                                 }
-                                th.number scope="col" { "All" }
                             }
                         }
                         tbody {
                             @for it in leaks {
                                 tr {
                                     th scope="row" {
-                                        a href={ "#" (it.id) } { (name(&it.leak.summary, 80)) }
+                                        a href={ "#" (it.id) } { (name(&brief(&it.leak.summary), 120)) }
                                         @if let Some(place) = it.leak.line_to_change() {
                                             small { (name(&short_location(&place), NAME)) }
                                         }
                                     }
+                                    td.number.all { (mib(it.leak.bytes_held)) }
                                     @for (index, share) in columns.iter().enumerate() {
                                         td class={ "number heat" (heat(held(share, it.leak), most)) (on_paper(index)) } {
                                             (mib_of(share, it.leak))
                                         }
                                     }
-                                    td.number { (mib(it.leak.bytes_held)) }
                                 }
                             }
                         }

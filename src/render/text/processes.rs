@@ -114,12 +114,12 @@ mod tests {
         assert_eq!(row[1..], ["12.0", "2,000.0", "1.0", "2,013.0"]);
         let page = html(&merged);
         assert!(page.contains("rank 2</th><th class=\"number\" scope=\"col\">rank 10</th>"));
-        // Tinted by their share of the most; the last column is the sum.
+        // Tinted by their share of the most; the first column is the sum.
         for cell in [
             "heat1\">12.0",
             "heat4\">2,000.0",
             "heat1\">1.0",
-            "number\">2,013.0",
+            "number all\">2,013.0",
         ] {
             assert!(page.contains(cell), "{cell}");
         }
