@@ -37,19 +37,30 @@ impl Icicle {
     pub fn largest_part(&self) -> Option<Vec<&Block>> {
         let mut path = vec![self.blocks.first()?];
         let mut at = 0;
+        let mut divided = false;
         loop {
             let below = (at + 1..self.blocks.len())
                 .filter(|&index| self.blocks[index].parent == Some(at as u32));
-            let largest = below.max_by_key(|&index| (self.blocks[index].bytes, Reverse(index)))?;
+            let largest = below.max_by_key(|&index| (self.blocks[index].bytes, Reverse(index)));
+            let Some(largest) = largest else {
+                return divided.then_some(path);
+            };
             let block = &self.blocks[largest];
             let is_most = block.bytes as f64 >= MOSTLY * self.blocks[at].bytes as f64;
             let is_item = block.edge.starts_with('[') || block.kind != Kind::Owner;
             if path.len() > 2 && (is_item || block.edge.is_empty()) {
                 return Some(path);
             }
+            // Below where it divides, only what has nearly all of that part says more.
+            if divided && !is_most {
+                return Some(path);
+            }
             path.push(block);
             if !is_most {
-                return (block.kind == Kind::Owner).then_some(path);
+                if block.kind != Kind::Owner {
+                    return None;
+                }
+                divided = true;
             }
             at = largest;
         }

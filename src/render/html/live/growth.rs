@@ -129,12 +129,25 @@ fn layers(report: &GrowthReport) -> Option<Vec<Layer>> {
         let named = sizes.fold(0, u64::saturating_add);
         rest.push(sample.2.checked_sub(named)?);
     }
+    let own = layers.iter().map(|layer| grown_by(&layer.sizes));
+    let own = own.fold(0, u64::saturating_add);
+    let explained = report.found.iter().map(|it| it.explains);
+    // More is explained than these tensors: what their autograd graphs keep.
+    let with = match explained.fold(0, u64::saturating_add) > own.saturating_add(own / 10) {
+        true => ", with those that their graphs keep",
+        false => "",
+    };
     let rest = Layer {
-        name: "all other tensors".to_owned(),
+        name: format!("all other tensors{with}"),
         sizes: rest,
     };
     // What grows stands on what does not.
     (!layers.is_empty()).then(|| [rest].into_iter().chain(layers).collect())
+}
+
+fn grown_by(sizes: &[u64]) -> u64 {
+    let ends = sizes.first().zip(sizes.last());
+    ends.map_or(0, |(first, last)| last.saturating_sub(*first))
 }
 
 fn group(grown: &Grown) -> Markup {

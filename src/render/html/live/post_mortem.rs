@@ -73,7 +73,7 @@ fn body(found: &PostMortem, owners: Option<&Owners>, looked: Looked<'_>) -> Mark
         }
         @if is_first { (cycles(found, leak)) }
         (findings("Containers that keep autograd graphs", &found.graphs))
-        @if let Some(owners) = owners { (section("Owners", &owners.figure)) }
+        @if let Some(owners) = owners && looked.heap.is_some_and(has_memory) { (section("Owners", &owners.figure)) }
         (findings("Largest tensors", &found.owners))
         @if let Some(grew) = looked.grew.filter(|grew| !grew.found.is_empty()) { (growth::sections(grew)) }
         @if !is_first { (cycles(found, leak)) }
@@ -86,16 +86,20 @@ fn body(found: &PostMortem, owners: Option<&Owners>, looked: Looked<'_>) -> Mark
 /// The largest leak in cycles, where it is known, and the traces of all.
 fn cycles(found: &PostMortem, leak: Option<&Leak>) -> Markup {
     html! {
-        @if let Some(cycles) = &found.cycles {
+        @if let Some(cycles) = found.cycles.as_ref().filter(|it| it.bytes > 0 || leak.is_some()) {
             @let title = format!("Unreachable cycles hold {}", human_bytes(cycles.bytes));
             @if let Some(leak) = leak {
                 (card(leak))
                 (section(&title, &folded("The leak traces, as text", &preformatted(&found.trace))))
             } @else {
-                (section(&title, &preformatted(&found.trace)))
+                (section(&title, &html! { @if !found.trace.is_empty() { (preformatted(&found.trace)) } }))
             }
         }
     }
+}
+
+fn has_memory(heap: &Heap) -> bool {
+    heap.device_bytes() > 0 || heap.host_bytes() > 0
 }
 
 fn preformatted(text: &str) -> Markup {

@@ -55,6 +55,7 @@ impl Tree {
     pub fn largest_part(&self) -> Vec<usize> {
         let mut path = Vec::new();
         let mut at = 0;
+        let mut divided = false;
         loop {
             let children = self.nodes[at].children.iter().copied();
             let largest = children.max_by_key(|&child| (self.nodes[child].moved, Reverse(child)));
@@ -62,10 +63,13 @@ impl Tree {
             if !path.is_empty() && self.nodes[largest].step.starts_with('[') {
                 return path;
             }
-            path.push(largest);
-            if (self.nodes[largest].moved as f64) < MOSTLY * self.nodes[at].moved as f64 {
+            let is_most = self.nodes[largest].moved as f64 >= MOSTLY * self.nodes[at].moved as f64;
+            // Below where it divides, only what has nearly all of that part says more.
+            if divided && !is_most {
                 return path;
             }
+            path.push(largest);
+            divided |= !is_most;
             at = largest;
         }
     }
