@@ -1056,8 +1056,15 @@ class HeapDiff:
         """A self-contained HTML page: each owner's memory before and after."""
     def to_text(self) -> str:
         """The same text as ``str()``: the owners whose memory changed."""
+    @staticmethod
+    def from_json(text: str) -> HeapDiff:
+        """Read changes that :meth:`to_json` wrote.
+
+        Raises:
+            ValueError: If ``text`` is not of a heap diff.
+        """
     def to_json(self) -> str:
-        """The changes as JSON (``schema`` 1)."""
+        """The changes as JSON (``schema`` 1); :meth:`from_json` reads it back."""
     def _repr_html_(self) -> str: ...
 
 @final

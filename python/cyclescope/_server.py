@@ -46,6 +46,7 @@ WITHOUT_KIND: list[Callable[[str], str]] = [
     lambda text: _native.CycleReport.from_json(text).to_html(),
     lambda text: _native.Heap.from_json(text).to_html(),
     lambda text: _native.Retention.from_json(text).to_html(),
+    lambda text: _native.HeapDiff.from_json(text).to_html(),
 ]
 
 SCRIPT = script(LISTED)

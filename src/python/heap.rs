@@ -206,7 +206,17 @@ class! {
                 .collect()
         }
 
-        /// The changes as JSON (``schema`` 1).
+        /// Read changes that :meth:`to_json` wrote.
+        ///
+        /// Raises:
+        ///     ValueError: If ``text`` is not of a heap diff.
+        #[staticmethod]
+        fn from_json(py: Python<'_>, text: &str) -> PyResult<Self> {
+            py.detach(|| model_from_json(text, "HeapDiff", Some("owners")))
+                .map_err(PyValueError::new_err)
+        }
+
+        /// The changes as JSON (``schema`` 1); :meth:`from_json` reads it back.
         fn to_json(&self) -> String {
             to_json(self)
         }

@@ -114,6 +114,7 @@ def test_json_of_every_kind_is_shown_and_other_json_is_not(
         "cycles": report.to_json(),
         "heap": cyclescope.heap().to_json(),
         "why": cyclescope.why_alive([1]).to_json(),
+        "diff": cyclescope.heap().diff(cyclescope.heap()).to_json(),
         "growth": growth.to_json(),
         "memory": gallery.device_memory().to_json(),
         "oom": gallery.out_of_memory().to_json(),
