@@ -132,8 +132,9 @@ fn layers(report: &GrowthReport) -> Option<Vec<Layer>> {
     let own = layers.iter().map(|layer| grown_by(&layer.sizes));
     let own = own.fold(0, u64::saturating_add);
     let explained = report.found.iter().map(|it| it.explains);
-    // More is explained than these tensors: what their autograd graphs keep.
-    let with = match explained.fold(0, u64::saturating_add) > own.saturating_add(own / 10) {
+    let more = explained.fold(0, u64::saturating_add).saturating_sub(own);
+    // More is explained than these tensors, and others are that much more: what their autograd graphs keep.
+    let with = match more > own / 10 && grown_by(&rest) >= more / 2 {
         true => ", with those that their graphs keep",
         false => "",
     };
@@ -284,6 +285,24 @@ mod tests {
             all: (0..20).map(|step| (step, step, 100 + 10 * step)).collect(),
             ..GrowthReport::default()
         }
+    }
+
+    #[test]
+    fn what_the_graphs_keep_is_said_to_be_among_the_other_tensors() {
+        let mut one = grown("outputs", 4);
+        let names = |one: &Grown| -> Vec<String> {
+            let layers = layers(&report(vec![one.clone()])).expect("layers");
+            layers.into_iter().map(|layer| layer.name).collect()
+        };
+        assert_eq!(names(&one)[0], "all other tensors");
+        one.explains = 19 * 10;
+        assert_eq!(
+            names(&one)[0],
+            "all other tensors, with those that their graphs keep"
+        );
+        // No chart has what is no tensor.
+        one.explains = 19 * 100;
+        assert_eq!(names(&one)[0], "all other tensors");
     }
 
     #[test]
