@@ -141,14 +141,17 @@ impl Live<'_> {
     }
 }
 
+/// A member of a group, and where it is in the heap.
+type Located = (u32, Member<Name>);
+
 impl Look<'_, '_> {
     /// The members of a group in cycles that no collection frees, as [`Look::diagnose`] says of what accumulates some.
     pub(super) fn diagnose_loops(
         &self,
         group: &Grouping,
-        found: &[(u32, Member<Name>)],
+        found: &[Located],
     ) -> (Vec<Diagnosis>, Vec<Kept>) {
-        let mut by_cause: BTreeMap<(&str, usize), Vec<(u32, Member<Name>)>> = BTreeMap::new();
+        let mut by_cause: BTreeMap<(&str, usize), Vec<Located>> = BTreeMap::new();
         let nodes: Vec<u32> = found.iter().map(|(node, _)| *node).collect();
         for at in self.live.held_by_python(&self.ways, &nodes) {
             let (node, member) = found[at];
@@ -161,7 +164,7 @@ impl Look<'_, '_> {
         let (mut all, mut keep) = (Vec::new(), Vec::new());
         for ((words, cause), members) in by_cause {
             let window = members.iter().filter(|(_, it)| it.age.is_some());
-            let window: Vec<(u32, Member<Name>)> = window.copied().collect();
+            let window: Vec<Located> = window.copied().collect();
             let nodes: Vec<u32> = window.iter().map(|(node, _)| *node).collect();
             let counting = members.iter().filter(|(_, it)| it.counts);
             let counting: Vec<u32> = counting.map(|(node, _)| *node).collect();
