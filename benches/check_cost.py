@@ -19,6 +19,7 @@ from collections.abc import Callable
 import measure
 
 SUITES = {
+    "networkx, classes: 1,000 tests of a millisecond": ("--pyargs", "networkx.classes"),
     "networkx, algorithms on trees, flow and colors": (
         "--pyargs",
         "networkx.algorithms.tree",

@@ -18,10 +18,9 @@ use crate::diagnose::growth;
 use crate::graph::{ShortestPaths, hide_unless_code};
 use crate::model::redact::shorten;
 use crate::model::report::Location;
+use crate::model::retention::UNCOLLECTABLE;
 use crate::model::words::short_location;
 
-/// Before the name of an object in such a cycle, as a root.
-const UNCOLLECTABLE: &str = "uncollectable: ";
 const EXPLAINED: &str = "An uncollectable cycle passes through C or C++, as where a hook captures its tensor: no \
     collection frees it. Remove one of its references, such as the hook.";
 

@@ -85,6 +85,9 @@ pub struct Keeper {
     pub release: String,
 }
 
+/// Before the name of a root that is an object in a cycle that no collection frees.
+pub const UNCOLLECTABLE: &str = "uncollectable: ";
+
 /// Kind of the GC root of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -117,6 +117,14 @@ def a_module_hook() -> Any:
 COLLECTABLE: list[Callable[[], Any]] = [in_use, in_use_by_its_graph, garbage, a_module_hook]
 
 
+def test_the_page_of_the_heap_says_so_first() -> None:
+    for _ in range(20):
+        a_lambda()
+    lead = cyclescope.heap().to_html().split("<main")[0].split("<h1")[1]
+    assert "is in cycles that no collection frees" in lead
+    assert "Deleting that reference" not in lead
+
+
 def owner_of(make: Callable[[], Any]) -> tuple[str, weakref.ref[Any], list[str]]:
     tensor = make()
     alive, pointer = weakref.ref(tensor), tensor.data_ptr()
@@ -159,6 +167,10 @@ def test_many_of_them_are_one_growth() -> None:
     (found,) = monitor.found
     assert found.pattern == "uncollectable-cycles"
     assert found.owner == f"{UNCOLLECTABLE[a_lambda]}{line_of(a_lambda)})", found.owner
+    page = monitor.to_html()
+    assert "Cycles of function a_lambda" in page
+    assert "no garbage collection frees them" in page
+    assert "still refers to them" not in page
     assert 1.9 * 90_000 * 4 < found.bytes_per_step < 2.1 * 90_000 * 4
 
 

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 
 use maud::{Markup, html};
 
-use crate::model::growth::{Grown, GrowthReport};
+use crate::diagnose::growth::UNCOLLECTABLE_CYCLES;
+use crate::model::growth::{Grown, Growth, GrowthReport};
 use crate::model::report::Process;
 use crate::model::words::{counted, grouped, human_bytes, name};
 use crate::render::html::live::chart::{Curve, Layer, Measure, curves, stacked};
@@ -46,6 +47,8 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
             "Objects grow with the number of steps, but too little is known of them to report them."
         } @else if count == 0 {
             "No group of live tensors or other objects grows with the number of steps."
+        } @else if report.found.iter().any(|it| is_in_cycles(&it.growth)) {
+            "These grow with the number of steps, and no garbage collection frees them."
         } @else {
             "These grow with the number of steps. The program still refers to them, so no \
              garbage collection frees them."
@@ -69,8 +72,12 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
             0 => "Nothing to report".to_owned(),
             1 if report.found[0].growth.bytes_per_step >= 1.0 => {
                 let growth = &report.found[0].growth;
+                let (cycles, s) = match is_in_cycles(growth) {
+                    true => ("Cycles of ", ""),
+                    false => ("", "s"),
+                };
                 format!(
-                    "{} grows by {} per step",
+                    "{cycles}{} grow{s} by {} per step",
                     growth.short_owner().replace('`', ""),
                     human_bytes(growth.bytes_per_step as u64)
                 )
@@ -87,6 +94,11 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
         ..Page::default()
     }
     .html()
+}
+
+/// True for what the program no longer refers to.
+fn is_in_cycles(growth: &Growth) -> bool {
+    growth.pattern == UNCOLLECTABLE_CYCLES.name()
 }
 
 /// A part of the page for each group, and one for all memory.

@@ -7,6 +7,7 @@ use std::collections::hash_map::Entry;
 use maud::{Markup, html};
 
 use crate::model::heap::{Buffer, By, Category, Heap, Row};
+use crate::model::retention::UNCOLLECTABLE;
 use crate::model::words::{counted, grouped, human_bytes, name, without_indices};
 use crate::render::html::live::owners::{colour, owners};
 use crate::render::html::live::{Page, as_text, facts, more, section, table};
@@ -60,7 +61,15 @@ pub fn heap(heap: &Heap) -> String {
 /// Where most of the memory is, and what deleting that reference frees: at the owner where the memory divides, if
 /// it is known what that retains.
 fn answer(heap: &Heap, icicle: &Icicle) -> Markup {
-    if let Some(path) = icicle.largest_part()
+    let path = icicle.largest_part();
+    let uncollectable = |block: &&Block| {
+        let object = block.label.strip_prefix(UNCOLLECTABLE)?;
+        Some(in_cycles(object, block.bytes, icicle.blocks[0].bytes))
+    };
+    if let Some(answer) = path.iter().flatten().find_map(uncollectable) {
+        return answer;
+    }
+    if let Some(path) = path
         && let [.., above, block] = &*path
         && let Some(retained) = block.retained
     {
@@ -89,6 +98,9 @@ fn answer(heap: &Heap, icicle: &Icicle) -> Markup {
         0 => (row.host_bytes, heap.host_bytes()),
         bytes => (row.device_bytes, bytes),
     };
+    if let Some(path) = row.name.strip_prefix(UNCOLLECTABLE) {
+        return in_cycles(path.split(" → ").next().unwrap_or(path), part, all);
+    }
     html! {
         b { (human_bytes(part)) " of " (human_bytes(all)) } " is in " (with_code(&name(&row.name, 200))) ". "
         @if row.retained_bytes == 0 {
@@ -102,6 +114,14 @@ fn answer(heap: &Heap, icicle: &Icicle) -> Markup {
             }
             "."
         }
+    }
+}
+
+/// Of memory in cycles that no collection frees, by an object of them.
+fn in_cycles(object: &str, bytes: u64, all: u64) -> Markup {
+    html! {
+        b { (human_bytes(bytes)) " of " (human_bytes(all)) " is in cycles that no collection frees" }
+        ", with the " code { (name(object, 200)) } ". Remove one of their references, such as a tensor's hook."
     }
 }
 
