@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use petgraph::algo::is_cyclic_directed;
+use petgraph::algo::toposort;
 use petgraph::graphmap::DiGraphMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -244,7 +244,7 @@ impl Search<'_, '_> {
                 }
             }
         }
-        is_cyclic_directed(&edges)
+        toposort(&edges, None).is_err()
     }
 
     /// What refers to some objects, with them in order, each as often as it does.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use petgraph::algo::tarjan_scc;
+use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{DiGraph, NodeIndex};
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -24,6 +24,8 @@ use crate::model::words::short_location;
 const EXPLAINED: &str = "An uncollectable cycle passes through C or C++, as where a hook captures its tensor: no \
     collection frees it. Remove one of its references, such as the hook.";
 
+/// So many objects of a cycle are described, to name it by one of them.
+const DESCRIBED: usize = 64;
 /// Fewer ages than these are no growth.
 const FEW: usize = 3;
 
@@ -42,7 +44,7 @@ impl Live<'_> {
         }
         let mut classes = Classes::default();
         for members in self.components(&paths, &hidden) {
-            let told = members.iter().map(|&node| {
+            let told = self.likeliest(inspector, members).into_iter().map(|node| {
                 let (rank, told) = self.described(inspector, &mut classes, node);
                 (rank, node, told)
             });
@@ -82,7 +84,7 @@ impl Live<'_> {
                 graph.add_edge(from, to, ());
             }
         }
-        let components = tarjan_scc(&graph);
+        let components = kosaraju_scc(&graph);
         let mut component_of: FxHashMap<u32, usize> = FxHashMap::default();
         for (number, members) in components.iter().enumerate() {
             component_of.extend(members.iter().map(|&it| (graph[it], number)));
@@ -95,6 +97,22 @@ impl Live<'_> {
         found.sort_unstable();
         let members = |number: usize| components[number].iter().map(|&it| graph[it]).collect();
         found.into_iter().map(members).collect()
+    }
+
+    /// A few of some objects: functions and methods, or else other objects of classes.
+    fn likeliest(&self, inspector: &Inspector, mut members: Vec<u32>) -> Vec<u32> {
+        members.sort_by_cached_key(|&node| {
+            let kind = self.object(node).map(|object| inspector.kind(&object));
+            let rank = match kind {
+                Some(ObjectKind::Function | ObjectKind::Method) => 0,
+                Some(ObjectKind::Instance) => 1,
+                Some(_) => 2,
+                None => 3,
+            };
+            (rank, node)
+        });
+        members.truncate(DESCRIBED);
+        members
     }
 
     /// What an object is, and how much it tells of where its cycle was made: the program's functions tell most.

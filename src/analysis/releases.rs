@@ -1,6 +1,6 @@
 //! What a program calls so that a library's cache, registry or result lets go of an object.
 
-use petgraph::algo::is_cyclic_directed;
+use petgraph::algo::toposort;
 use petgraph::graphmap::DiGraphMap;
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
@@ -128,7 +128,7 @@ impl Search<'_, '_> {
                 }
             }
         }
-        !is_cyclic_directed(&edges)
+        toposort(&edges, None).is_ok()
     }
 
     /// Of all that lie on the path of a keeper the release that is nearest to the object.

@@ -1,6 +1,6 @@
 //! What goes by reference counts alone when references are removed, and what waits for the garbage collector.
 
-use petgraph::algo::tarjan_scc;
+use petgraph::algo::kosaraju_scc;
 use petgraph::graphmap::DiGraphMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -92,7 +92,7 @@ pub fn never_freed(
             }
         }
     }
-    let components = tarjan_scc(&references);
+    let components = kosaraju_scc(&references);
     let mut component_of: FxHashMap<u32, usize> = FxHashMap::default();
     for (number, component) in components.iter().enumerate() {
         component_of.extend(component.iter().map(|&node| (node, number)));

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -176,3 +178,32 @@ def test_many_of_them_are_one_growth() -> None:
 
 def line_of(function: Callable[[], Any]) -> int:
     return function.__code__.co_firstlineno + 2
+
+
+def test_a_graph_of_any_depth_is_followed() -> None:
+    """As of a state that nobody detaches: a walk by recursion would end the process."""
+    program = """if True:
+        import cyclescope, threading, torch
+        class State: pass
+        def look():
+            state = State()
+            state.me = state
+            value = torch.zeros(1, requires_grad=True)
+            state.value = value.clone()
+            for _ in range(20_000):
+                state.value = state.value + 1
+            print(len(cyclescope.heap().buffers) > 0)
+            print(len(cyclescope.why_alive(value).paths) > 0)
+            state.value.register_hook(lambda grad, state=state: grad)
+            del state, value
+            print("uncollectable" in str(cyclescope.heap()))
+        cyclescope.heap()
+        threading.stack_size(256 * 1024)
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["True"] * 3), done.stderr[-2000:]
