@@ -13,7 +13,7 @@ from cyclescope._native import CycleReport
 from cyclescope._off import OFF
 from cyclescope._settings import check_min_bytes
 from cyclescope._system import collect
-from cyclescope._watch import Watch, at_least, resolve, say_unseen
+from cyclescope._watch import STOP_SECONDS, Watch, at_least, resolve, say_unseen
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -72,7 +72,7 @@ class Recorder:
     def take(self) -> CycleReport:
         """Collect now and return what leaked since the start, or since the previous call."""
         found = _native.find(self._devices, self._ignore)
-        self._watch.flush()
+        self._watch.flush(STOP_SECONDS)
         # The watch reports the collection made by `find` too, now or a little later.
         self._answered.add(found.time)
         seen = self._seen.copy()
@@ -83,7 +83,7 @@ class Recorder:
     def discard(self) -> None:
         """Free all garbage, and forget what leaked until now."""
         collect()
-        self._watch.flush()
+        self._watch.flush(STOP_SECONDS)
         self._seen.clear()
 
     def stop(self) -> None:

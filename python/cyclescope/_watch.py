@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from cyclescope._reporter import Reporter
 
 STOP_SECONDS = 30.0
-"""How long :meth:`Watch.stop` waits for reports: the first may read a large memory history."""
+"""How long to wait for reports, which a slow machine must not lose: the first may read a large
+memory history."""
 
 
 class Watch:

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use maud::Render as _;
 
+use super::boxes::Link;
 use super::layout::{Size, Spot};
 use super::route::{HEAD, Point, Route};
-use super::scene::Link;
 use super::shape::{Shape, ShapeKind};
 use crate::model::report::{EdgeRole, NodeKind};
 use crate::model::words::printable;

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod alike;
+mod boxes;
 mod bundles;
 mod canvas;
 mod clusters;

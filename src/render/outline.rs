@@ -36,7 +36,7 @@ pub enum End {
 
 /// True if all stand in a single file.
 pub fn is_chain(plan: &Plan) -> bool {
-    let count = |at: usize, end: fn(&super::scene::Link) -> usize| {
+    let count = |at: usize, end: fn(&super::boxes::Link) -> usize| {
         plan.links.iter().filter(|link| end(link) == at).count()
     };
     (0..plan.boxes.len()).all(|at| count(at, |it| it.from) <= 1 && count(at, |it| it.to) <= 1)

@@ -5,13 +5,13 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use super::alike::{Line, alike};
+use super::boxes::Link;
 use super::canvas::{Canvas, Drawing, LABEL_HEIGHT, box_size, label_width, weight};
 use super::column;
 use super::labels::{Label, place_labels};
 use super::layers::place;
 use super::layout::{Side, Size, Spot};
 use super::route::{Route, across};
-use super::scene::Link;
 use super::shape::{LABEL, Shape, ShapeKind, TITLE};
 use crate::model::report::{EdgeRole, NodeKind};
 use crate::model::retention::{Path, Retention, RootKind};

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use super::alike::{Line, alike};
-use super::scene::{Link, Scene};
+use super::boxes::{Link, Scene};
 use super::shape::{LABEL, Shape, ShapeKind};
 use crate::model::report::EdgeRole;
 use crate::model::words::{grouped, name, without_numbers};

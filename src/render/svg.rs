@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 
+use super::boxes::{Link, Scene};
 use super::canvas::{Canvas, Drawing, LABEL_HEIGHT, box_size, label_width, weight};
 use super::column;
 use super::labels::{Label, place_labels};
 use super::layout::{Plan, Side, Size, Spot, place};
 use super::route::{Point, Route, across, along_ring};
-use super::scene::{Link, Scene, cut_meaning, scene};
+use super::scene::{cut_meaning, scene};
 use super::shape::{Shape, ShapeKind};
 use super::subgraph::Detail;
 use crate::model::report::{EdgeRole, Leak, Report};

@@ -164,9 +164,9 @@ def test_merge_has_a_column_a_rank(command: Command, tmp_path: Path) -> None:
     page = (tmp_path / "all.html").read_text(encoding="utf-8")
     (table,) = re.findall('<section class="sheet" id="ranks".*?</section>', page)
     heads = re.findall('<th [^>]*scope="col">([^<]*)</th>', table)
-    assert heads == ["Leak", "rank 0", "rank 2", "rank 10", "All"]
+    assert heads == ["Leak", "All", "rank 0", "rank 2", "rank 10"]
     cells = re.findall("<td [^>]*>([^<]*)</td>", table)
-    assert cells == ["1.0", "2.0", "3.0", "6.0"]
+    assert cells == ["6.0", "1.0", "2.0", "3.0"]
     assert page.index("rank 10") < page.index("<main>")
     assert command("merge", "ranks", "-o", "all.json").returncode == 0
     (leak,) = CycleReport.from_json((tmp_path / "all.json").read_text(encoding="utf-8")).leaks

@@ -140,9 +140,9 @@ def test_the_command_makes_one_page_with_a_column_a_rank(job: Job) -> None:
     page = (job[0] / "all.html").read_text(encoding="utf-8")
     (table,) = re.findall('<section class="sheet" id="ranks".*?</section>', page)
     heads = re.findall('<th [^>]*scope="col">([^<]*)</th>', table)
-    assert heads == ["Leak", "rank 1", "rank 2", "rank 3", "All"]
+    assert heads == ["Leak", "All", "rank 1", "rank 2", "rank 3"]
     cells = re.findall("<td [^>]*>([^<]*)</td>", table)
-    assert cells[:4] == ["6.0", "12.0", "18.0", "36.0"]
+    assert cells[:4] == ["36.0", "6.0", "12.0", "18.0"]
 
 
 def test_a_program_under_torchrun_needs_no_change(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from cyclescope import _native
 from cyclescope._forbid import clean_up
 from cyclescope._native import CycleReport
 from cyclescope._system import collect, freeze_count, generation_stats
-from cyclescope._watch import Watch
+from cyclescope._watch import STOP_SECONDS, Watch
 
 NAMED = 5
 """Maximum number of tests that a sentence names."""
@@ -134,7 +134,7 @@ class Series:
         begun = _native.begin_epoch()
         if begun is None:
             return False
-        self._watch.flush()
+        self._watch.flush(STOP_SECONDS)
         for report in self._take_seen():
             # As far as it is the last test's own, pytest held it.
             self._divide(report, drops=raised)
@@ -162,7 +162,7 @@ class Series:
         whole = looked is None
         if looked is None:
             looked = _native.find(self._devices, self._ignore, froze)
-        self._watch.flush()
+        self._watch.flush(STOP_SECONDS)
         # The watch reports the collection of the check too, now or a little later.
         self._answered.add(looked.time)
         own = [self._divide(report, drops=drops) for report in (looked, *self._take_seen())]
