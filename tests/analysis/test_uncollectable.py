@@ -17,6 +17,8 @@ import cyclescope
 torch: Any = pytest.importorskip("torch")
 
 KEPT: list[Any] = []
+MADE: list[weakref.ref[Any]] = []
+"""What would stay in this process for ever."""
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +26,30 @@ def tidy() -> Iterator[None]:
     gc.collect()
     yield
     KEPT.clear()
+    for made in MADE:
+        take_apart(made())
     gc.collect()
+    left = [made() for made in MADE if made() is not None]
+    MADE.clear()
+    assert not left
+
+
+def take_apart(made: Any) -> None:
+    if isinstance(made, numpy.ndarray):
+        made[0] = None
+    elif made is not None:
+        made.grad = None
+        for hooks in (made._backward_hooks, made._post_accumulate_grad_hooks):
+            if hooks is not None:
+                hooks.clear()
+        if not made.is_leaf:
+            # Releases what the graph has saved.
+            made.sum().backward()
+
+
+def made(tensor: Any) -> Any:
+    MADE.append(weakref.ref(tensor))
+    return tensor
 
 
 def leaf() -> Any:
@@ -34,13 +59,13 @@ def leaf() -> Any:
 def a_lambda() -> Any:
     output = leaf() * 2
     output.register_hook(lambda grad: grad / output.norm())
-    return output
+    return made(output)
 
 
 def a_default_argument() -> Any:
     parameter = leaf()
     parameter.register_post_accumulate_grad_hook(lambda _, own=parameter: own.grad)
-    return parameter
+    return made(parameter)
 
 
 class Monitor:
@@ -53,7 +78,7 @@ class Monitor:
 
 
 def a_method() -> Any:
-    return Monitor().output
+    return made(Monitor().output)
 
 
 class Packed:
@@ -63,20 +88,20 @@ class Packed:
 
 def what_a_function_saved() -> Any:
     with torch.autograd.graph.saved_tensors_hooks(Packed, lambda packed: packed.tensor):
-        return leaf().exp()
+        return made(leaf().exp())
 
 
 def an_attribute_of_a_gradient() -> Any:
     parameter = leaf()
     (parameter * 2).sum().backward()
     parameter.grad.owner = parameter
-    return parameter
+    return made(parameter)
 
 
 def an_array_of_objects() -> Any:
     array = numpy.empty(1, dtype=object)
     tensor = torch.zeros(90_000)
-    array[0] = {"array": array, "tensor": tensor}
+    array[0] = {"array": made(array), "tensor": tensor}
     return tensor
 
 
