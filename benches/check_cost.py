@@ -19,6 +19,7 @@ from collections.abc import Callable
 import measure
 
 SUITES = {
+    "networkx, generators: 30 short modules": ("--pyargs", "networkx.generators"),
     "networkx, classes: 1,000 tests of a millisecond": ("--pyargs", "networkx.classes"),
     "networkx, algorithms on trees, flow and colors": (
         "--pyargs",

@@ -329,7 +329,7 @@ impl<'a, 'py> Look<'a, 'py> {
         let is_named = matches!(root, Root::Module(_) | Root::Frame(_) | Root::Library(_));
         let pattern = match self.is_tensor(node) {
             true => growth::TENSOR_GROWS,
-            false => growth::ARRAY_GROWS,
+            false => growth::variants::ARRAY_GROWS,
         };
         is_named.then(|| self.about(pattern, self.owner(node), node))
     }
@@ -338,7 +338,7 @@ impl<'a, 'py> Look<'a, 'py> {
     pub fn diagnose_arrays(&self, container: usize, last: &DeviceBuffer) -> Option<Diagnosis> {
         let node = self.live.objects.number_at(container)?;
         (self.ways.reaches(node) && !self.is_bounded(node)).then(|| Diagnosis {
-            pattern: growth::ARRAYS_ACCUMULATE,
+            pattern: growth::variants::ARRAYS_ACCUMULATE,
             owner: self.owner(node),
             example: example_of(last),
             device: last.device.clone(),

@@ -3,10 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use petgraph::algo::kosaraju_scc;
-use petgraph::graph::{DiGraph, NodeIndex};
 use pyo3::prelude::*;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::Inspector;
 use super::grown::{Diagnosis, Grouping, Kept, Look, Name};
@@ -15,7 +13,7 @@ use crate::capture::{Classes, Place, describe, function_code, is_library_file};
 use crate::cpython::ObjectKind;
 use crate::diagnose::cohorts::Member;
 use crate::diagnose::growth;
-use crate::graph::{ShortestPaths, hide_unless_code};
+use crate::graph::{ShortestPaths, components_with, hide_unless_code};
 use crate::model::redact::shorten;
 use crate::model::report::Location;
 use crate::model::retention::UNCOLLECTABLE;
@@ -43,7 +41,8 @@ impl Live<'_> {
             return paths;
         }
         let mut classes = Classes::default();
-        for members in self.components(&paths, &hidden) {
+        let is_in = |node| !paths.reaches(node) && !self.is_own(node);
+        for members in components_with(self.graph(), &hidden, is_in) {
             let told = self.likeliest(inspector, members).into_iter().map(|node| {
                 let (rank, told) = self.described(inspector, &mut classes, node);
                 (rank, node, told)
@@ -58,45 +57,6 @@ impl Live<'_> {
             }
         }
         paths
-    }
-
-    /// The strongly connected components of what no root reaches that have one of some references.
-    fn components(&self, paths: &ShortestPaths, references: &[(u32, u32)]) -> Vec<Vec<u32>> {
-        let mut graph: DiGraph<u32, ()> = DiGraph::new();
-        let mut numbers: FxHashMap<u32, NodeIndex> = FxHashMap::default();
-        let mut pending: Vec<u32> = Vec::new();
-        for &(_, to) in references {
-            numbers.entry(to).or_insert_with(|| {
-                pending.push(to);
-                graph.add_node(to)
-            });
-        }
-        while let Some(node) = pending.pop() {
-            for &target in self.graph().targets(node) {
-                if paths.reaches(target) || self.is_own(target) {
-                    continue;
-                }
-                let from = numbers[&node];
-                let to = *numbers.entry(target).or_insert_with(|| {
-                    pending.push(target);
-                    graph.add_node(target)
-                });
-                graph.add_edge(from, to, ());
-            }
-        }
-        let components = kosaraju_scc(&graph);
-        let mut component_of: FxHashMap<u32, usize> = FxHashMap::default();
-        for (number, members) in components.iter().enumerate() {
-            component_of.extend(members.iter().map(|&it| (graph[it], number)));
-        }
-        let within = references.iter().filter_map(|(from, to)| {
-            let component = component_of.get(from)?;
-            (component_of.get(to) == Some(component)).then_some(*component)
-        });
-        let mut found: Vec<usize> = within.collect::<FxHashSet<usize>>().into_iter().collect();
-        found.sort_unstable();
-        let members = |number: usize| components[number].iter().map(|&it| graph[it]).collect();
-        found.into_iter().map(members).collect()
     }
 
     /// A few of some objects: functions and methods, or else other objects of classes.

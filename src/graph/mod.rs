@@ -38,6 +38,6 @@ pub use links::frees_group;
 pub use mocks::{held_by_mocks, is_of_mocks};
 pub use preference::{cannot_be_assigned, is_content, points_back, registers_submodule};
 pub use redact::{hide_unless_code, hide_values};
-pub use refcounts::{freed_at_once, never_freed};
+pub use refcounts::{components_with, freed_at_once, never_freed};
 pub use selection::{NODE_LIMIT, Selection, select};
 pub use shortest_paths::{Ends, Gap, ShortestPaths};

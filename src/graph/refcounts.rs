@@ -78,37 +78,50 @@ pub fn never_freed(
     };
     let hidden = hidden.into_iter();
     let hidden: Vec<(u32, u32)> = hidden.filter(|&(a, b)| waits(a) && waits(b)).collect();
-    // Where the two are in one component, the reference is in a cycle.
-    let mut reached: FxHashSet<u32> = hidden.iter().map(|&(_, to)| to).collect();
-    let mut pending: Vec<u32> = reached.iter().copied().collect();
-    let mut references = DiGraphMap::<u32, ()>::new();
-    while let Some(node) = pending.pop() {
-        for &target in graph.targets(node) {
-            if waits(target) {
-                references.add_edge(node, target, ());
-                if reached.insert(target) {
-                    pending.push(target);
-                }
-            }
-        }
-    }
-    let components = kosaraju_scc(&references);
-    let mut component_of: FxHashMap<u32, usize> = FxHashMap::default();
-    for (number, component) in components.iter().enumerate() {
-        component_of.extend(component.iter().map(|&node| (node, number)));
-    }
-    let stuck = hidden.iter().filter_map(|(from, to)| {
-        let number = *component_of.get(from)?;
-        (component_of.get(to) == Some(&number)).then_some(number)
-    });
-    let stuck: FxHashSet<usize> = stuck.collect();
-    pending.extend(stuck.into_iter().flat_map(|number| &components[number]));
+    let mut pending: Vec<u32> = components_with(graph, &hidden, &mut waits).concat();
     while let Some(node) = pending.pop() {
         if !std::mem::replace(&mut never[node as usize], true) {
             pending.extend(graph.targets(node).iter().copied().filter(|&it| waits(it)));
         }
     }
     never
+}
+
+/// The strongly connected components that have one of some references, among the nodes that `is_in` takes.
+///
+/// Where both ends of a reference are in one component, it is in a cycle.
+pub fn components_with(
+    graph: &Csr,
+    references: &[(u32, u32)],
+    mut is_in: impl FnMut(u32) -> bool,
+) -> Vec<Vec<u32>> {
+    let mut reached: FxHashSet<u32> = references.iter().map(|&(_, to)| to).collect();
+    let mut pending: Vec<u32> = reached.iter().copied().collect();
+    let mut among = DiGraphMap::<u32, ()>::new();
+    while let Some(node) = pending.pop() {
+        for &target in graph.targets(node) {
+            if is_in(target) {
+                among.add_edge(node, target, ());
+                if reached.insert(target) {
+                    pending.push(target);
+                }
+            }
+        }
+    }
+    // Not `tarjan_scc`, which goes by recursion: a graph may be deep.
+    let mut components = kosaraju_scc(&among);
+    let mut component_of: FxHashMap<u32, usize> = FxHashMap::default();
+    for (number, component) in components.iter().enumerate() {
+        component_of.extend(component.iter().map(|&node| (node, number)));
+    }
+    let within = references.iter().filter_map(|(from, to)| {
+        let number = *component_of.get(from)?;
+        (component_of.get(to) == Some(&number)).then_some(number)
+    });
+    let within: FxHashSet<usize> = within.collect();
+    let mut number = 0..;
+    components.retain(|_| number.next().is_some_and(|it| within.contains(&it)));
+    components
 }
 
 #[cfg(test)]

@@ -78,17 +78,17 @@ impl Look<'_, '_> {
         let is_on_host = found.device == HOST;
         if kind == GroupKind::Parameter || self.are_copies(members) {
             let pattern = match is_on_host {
-                true => growth::MODEL_COPIES_ON_HOST,
+                true => growth::variants::MODEL_COPIES_ON_HOST,
                 false => growth::MODEL_COPIES,
             };
             return Diagnosis { pattern, ..found };
         }
         if !self.is_tensor(members[0]) {
-            let pattern = growth::ARRAYS_ACCUMULATE;
+            let pattern = growth::variants::ARRAYS_ACCUMULATE;
             return Diagnosis { pattern, ..found };
         }
         if let Some(evidence) = self.evidence_of_views(members) {
-            let pattern = growth::VIEWS_ACCUMULATE;
+            let pattern = growth::variants::VIEWS_ACCUMULATE;
             return Diagnosis {
                 pattern,
                 evidence,
@@ -97,7 +97,7 @@ impl Look<'_, '_> {
         }
         match is_on_host {
             true => Diagnosis {
-                pattern: growth::CONTAINER_GROWS_ON_HOST,
+                pattern: growth::variants::CONTAINER_GROWS_ON_HOST,
                 ..found
             },
             false => found,
@@ -113,7 +113,7 @@ impl Look<'_, '_> {
         let last = owner.rsplit([' ', '.']).next().unwrap_or_default();
         let last = last.trim_matches('`');
         if REGISTRIES.contains(&last) {
-            return Some(growth::HOOKS_ACCUMULATE);
+            return Some(growth::variants::HOOKS_ACCUMULATE);
         }
         let classes = Classes::imported(self.live.py())?;
         let way = self.ways.path_to(accumulator);
@@ -129,9 +129,9 @@ impl Look<'_, '_> {
         };
         let is_part = |name: &str| (0..way.len()).any(|at| part_of(at, name).is_some());
         if is_part("param_groups") {
-            return Some(growth::PARAMETERS_ACCUMULATE);
+            return Some(growth::variants::PARAMETERS_ACCUMULATE);
         }
-        is_part("state").then_some(growth::OPTIMIZER_STATE_GROWS)
+        is_part("state").then_some(growth::variants::OPTIMIZER_STATE_GROWS)
     }
 
     /// How much less most of some tensors show than they keep, if they are views and nothing shows the rest.
