@@ -296,7 +296,8 @@ impl Asked<'_, '_> {
         }
     }
 
-    /// What part a library has in the reference of a step; in one at a number, if it made the container.
+    /// What part a library has in the reference of a step: in one to a container, whether it stored that; in one at a
+    /// number, if it put it there.
     fn librarys_part(&self, cycle: &Cycle, step: usize) -> LibrarysPart {
         let length = cycle.nodes.len();
         let made = match self.name(cycle, step) {
@@ -307,6 +308,12 @@ impl Asked<'_, '_> {
                 let mut before = (1..length).map(|back| step + length - back);
                 let owner = before.find(|&step| !self.is_item(cycle, step));
                 self.made(cycle, owner.unwrap_or(step) % length)
+            }
+            ReferenceName::Attribute(attribute)
+                if self.is_item(cycle, step + 1)
+                    && self.node(cycle, step).description.kind == ObjectKind::Instance =>
+            {
+                self.stored(cycle, step, attribute)
             }
             _ => self.made(cycle, step),
         };
@@ -356,6 +363,21 @@ impl Asked<'_, '_> {
         let is_function = self.node(cycle, step).description.kind == ObjectKind::Function;
         self.makers
             .made(class.as_ref().filter(|_| !is_function), &wanted)
+    }
+
+    /// Who stored a container as an attribute, whatever is in it.
+    fn stored(&self, cycle: &Cycle, step: usize, attribute: &str) -> Made {
+        let wanted = Wanted {
+            attribute,
+            in_container: false,
+            to_itself: false,
+            leads_back: false,
+            method: None,
+            locals: None,
+        };
+        let object = (self.object)(cycle.nodes[step]);
+        let class = object.map(|object| object.get_type().into_any());
+        self.makers.made(class.as_ref(), &wanted)
     }
 
     /// The dict at a step, if it may be the local variables of a method.

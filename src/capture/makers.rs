@@ -325,6 +325,11 @@ impl<'py> Makers<'_, 'py> {
         if let Some((_, function)) = found.iter().find(|(_, function)| function.is_programs()) {
             return place(function).map_or(Made::Unknown, Made::By);
         }
+        if wanted.in_container
+            && let Some(made) = self.put_by_program(&found, wanted)
+        {
+            return made;
+        }
         let best = found.iter().rev().max_by_key(|(strength, _)| *strength);
         let takers: Vec<&str> = found.iter().map(|(_, taker)| &*taker.called).collect();
         if matches!(best, Some((Strength::Given | Strength::Taken, _)))
@@ -348,6 +353,22 @@ impl<'py> Makers<'_, 'py> {
                     .unwrap_or_else(|| place(function).map_or(Made::Unknown, Made::Given))
             }
         }
+    }
+
+    /// The program's function that may have put something into a library's container by a method of the library, such as
+    /// `UserList.append`.
+    fn put_by_program(
+        &self,
+        found: &[(Strength, &Candidate<'py>)],
+        wanted: &Wanted<'_>,
+    ) -> Option<Made> {
+        let takes = |&&(strength, taker): &&(Strength, &Candidate<'py>)| {
+            strength == Strength::Given && !taker.is_constructor
+        };
+        let takers = found.iter().filter(takes);
+        let takers: Vec<&str> = takers.map(|(_, taker)| &*taker.called).collect();
+        let made = self.given_by(&takers, wanted.method)?;
+        matches!(&made, Made::By(place) if !is_library_file(&place.file)).then_some(made)
     }
 
     /// True if an attribute of objects of the class `owner`, which leads to one of `target`, leads back to what made

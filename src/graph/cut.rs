@@ -15,7 +15,8 @@ use super::leak_graph::LeakGraph;
 use super::links::Links;
 use super::mocks::{held_by_mocks, is_of_mocks};
 use super::preference::{
-    LIBRARY, PLUMBING, WAY_BACK, WAY_FORTH, captures_object, is_content, points_back, preference,
+    LIBRARY, PLUMBING, WAY_BACK, WAY_FORTH, captures_object, is_content, keeps_container,
+    points_back, preference,
 };
 use crate::capture::{Place, ReferenceName};
 use crate::cpython::ObjectKind;
@@ -326,7 +327,9 @@ fn candidates(
     {
         candidates.retain(can_be_cut);
     }
-    let is_of_program = |&(rank, _, edge): &Candidate| rank < LIBRARY && !is_item(graph, edge);
+    // A container of the object may be the library's that its class derives from, as `UserDict.data` is.
+    let is_shared = |edge| is_item(graph, edge) || keeps_container(graph, edge);
+    let is_of_program = |&(rank, _, edge): &Candidate| rank < LIBRARY && !is_shared(edge);
     let has_library = cycle.nodes.iter().any(|&node| graph[node].is_library());
     if candidates.len() > 1 && (has_library || !candidates.iter().any(is_of_program)) {
         let made = code.librarys_parts(cycle);

@@ -212,6 +212,12 @@ fn holds_others(node: &LeakNode) -> bool {
     )
 }
 
+/// True for an attribute by which an object keeps a container.
+pub(super) fn keeps_container(graph: &LeakGraph, edge: EdgeIndex) -> bool {
+    let target = graph.edge_endpoints(edge).map(|(_, target)| &graph[target]);
+    matches!(graph[edge].name, ReferenceName::Attribute(_)) && target.is_some_and(holds_others)
+}
+
 /// True for common names of back references to an owner or a predecessor.
 pub fn points_back(name: &str) -> bool {
     let name = name.trim_matches('_').to_ascii_lowercase();

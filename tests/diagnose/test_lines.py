@@ -271,6 +271,65 @@ def test_the_call_that_registers_a_method_is_the_line(
     assert f"lines_of_owner.py:{line}: " in " ".join(leak.to_text().split())
 
 
+AROUND = """
+import numpy
+
+
+class Owner:
+    def work(self):
+        return self.data
+
+    def __init__(self):
+        self.size = 1024
+
+        self.data = numpy.zeros(self.size)
+        self.kept = [print]
+        self.kept.append(self.work)  # here
+        self.size = 0
+
+    def after(self):
+        pass
+"""
+
+
+def test_lines_of_the_same_function_are_shown_around(modules: Modules) -> None:
+    (leak,) = leaks_of(module_of(AROUND, modules).Owner)
+    shown = leak.source
+    assert shown is not None
+    assert leak.patch is None
+    lines = AROUND.splitlines()
+    assert "# here" in lines[shown.marked - 1]
+    assert shown.lines == lines[shown.marked - 3 : shown.marked + 1]
+    assert shown.line == shown.marked - 2
+
+
+RAISES = """
+import numpy
+import pytest
+
+
+def fail():
+    raise ValueError
+
+
+def make():
+    array = numpy.zeros(1024)
+    with pytest.raises(ValueError) as info:  # here
+        fail()
+    assert info.value
+    assert array.size
+"""
+
+
+def test_the_with_that_keeps_an_exception_is_the_line(modules: Modules) -> None:
+    """Though it occurs in a library, it is the program's variable."""
+    (leak,) = leaks_of(module_of(RAISES, modules).make)
+    (line,) = [n for n, line in enumerate(RAISES.splitlines(), 1) if "# here" in line]
+    assert f"lines_of_owner.py:{line}: " in " ".join(leak.to_text().split())
+    assert leak.patch is not None
+    assert leak.patch.line == line
+
+
 SHARED = """\
 import numpy
 

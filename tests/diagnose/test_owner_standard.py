@@ -151,3 +151,44 @@ GIVEN = [
 @pytest.mark.parametrize("make", GIVEN, ids=lambda make: make.__name__)
 def test_what_a_user_gives_to_the_standard_library(make: Callable[[], None]) -> None:
     check_is_no_librarys(make)
+
+
+class Settings(collections.UserDict[str, Any]):
+    def __init__(self) -> None:
+        super().__init__()
+        self["me"] = self
+        self["payload"] = payload()
+
+
+class Layers(collections.UserList[Any]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.append(self)
+        self.append(payload())
+
+
+class Scopes(collections.ChainMap[str, Any]):
+    def __init__(self) -> None:
+        super().__init__({})
+        self["me"] = self
+        self["payload"] = payload()
+
+
+class Adapter(logging.LoggerAdapter[logging.Logger]):
+    def __init__(self) -> None:
+        self.known: dict[str, object] = {}
+        super().__init__(logging.getLogger("leaking"), self.known)
+        self.known["me"] = self
+        self.payload = payload()
+        del self.known
+
+
+@pytest.mark.parametrize("make", [Settings, Layers, Scopes, Adapter])
+def test_what_a_class_of_the_program_puts_into_its_base_classs_container(
+    make: Callable[[], None],
+) -> None:
+    """Without the container, which is the library's, the object would not work."""
+    check_is_no_librarys(make)
+    make()
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert {cut.edge for cut in leak.cuts} <= {"['me']", "[0]"}

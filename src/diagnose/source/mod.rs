@@ -33,14 +33,14 @@ use self::edit::{line_edits, unified};
 use self::files::read;
 use self::place::{Made, made, put};
 use self::project::others_allow;
-use self::reference::{Reference, shown};
+use self::reference::{Reference, show_around, shown};
 use self::sources::Sources;
 pub use self::sources::{Program, remember_start};
 use self::syntax::Syntax;
 use self::written::Source;
 use crate::capture::{ClassSource, ReferenceName, is_library_file};
 use crate::model::report::{Cut, Leak, Location, Node as Object, NodeKind, Report};
-use crate::model::source::Patch;
+use crate::model::source::{Patch, SourceLines};
 
 /// Maximum number of leaks of a report for which source is read.
 const LEAKS: usize = 20;
@@ -51,10 +51,20 @@ const LEAKS: usize = 20;
 pub fn show_source(report: &mut Report, program: &Program) {
     let mut sources = Sources::new(program);
     for leak in report.leaks.iter_mut().take(LEAKS) {
-        if !leak.is_library() {
+        if !leak.is_library() || is_of_own_variable(leak) {
             show(leak, &mut sources);
         }
     }
+}
+
+/// True for what a known leak of a library is avoided by in the program: a variable of its function, such as the `info` of
+/// `with pytest.raises(…) as info`.
+fn is_of_own_variable(leak: &Leak) -> bool {
+    let cut = leak.cuts.first();
+    cut.is_some_and(|cut| {
+        let at = cut.location.as_ref();
+        cut.edge.starts_with("local ") && at.is_some_and(|at| !is_library_file(&at.file))
+    })
 }
 
 fn show(leak: &mut Leak, sources: &mut Sources) {
@@ -95,10 +105,15 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
             let Source { file, syntax } = source;
             let attribute = cut.edge.strip_prefix('.');
             let put = attribute.and_then(|name| put_into(leak, cut.target, name, syntax, file));
-            leak.source = shown(syntax, put.unwrap_or(stored), file);
-            if attribute.is_some() && is_only_cut && leak.source.is_some() {
-                leak.patch = patch_for(leak, syntax, file, stored, &reference);
-            }
+            let changed = (attribute.is_some() && is_only_cut).then_some(stored);
+            (leak.source, leak.patch) = lines_and_change(
+                leak,
+                put.unwrap_or(stored),
+                changed,
+                syntax,
+                file,
+                &reference,
+            );
         }
         Made::OneOf(places) => {
             for like in leak.cuts.iter_mut().filter(|it| it.is_like(&cut)) {
@@ -110,6 +125,25 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
         }
         Made::Unknown => show_variable(leak, &cut, is_only_cut, sources),
     }
+}
+
+/// The expression that makes a reference, and the change of what stores it, or else the lines around.
+fn lines_and_change(
+    leak: &Leak,
+    made: tree_sitter::Node<'_>,
+    changed: Option<tree_sitter::Node<'_>>,
+    syntax: &Syntax,
+    file: &str,
+    reference: &Reference<'_>,
+) -> (Option<SourceLines>, Option<Patch>) {
+    let Some(mut source) = shown(syntax, made, file) else {
+        return (None, None);
+    };
+    let patch = changed.and_then(|stored| patch_for(leak, syntax, file, stored, reference));
+    if patch.is_none() {
+        show_around(&mut source, syntax, made);
+    }
+    (Some(source), patch)
 }
 
 /// The patch for the line that stores a reference; none with a weak reference where the advice knows of none, as the
@@ -162,13 +196,8 @@ fn show_variable(leak: &mut Leak, cut: &Cut, is_only_cut: bool, sources: &mut So
         let Some(made) = stored.or_else(|| registers(leak, cut.target, syntax)) else {
             continue;
         };
-        leak.source = shown(syntax, made, file);
-        if let Some(stored) = stored
-            && is_only_cut
-            && leak.source.is_some()
-        {
-            leak.patch = patch_for(leak, syntax, file, stored, &reference);
-        }
+        let changed = stored.filter(|_| is_only_cut);
+        (leak.source, leak.patch) = lines_and_change(leak, made, changed, syntax, file, &reference);
         return;
     }
     without_class(leak, cut, sources);

@@ -10,6 +10,8 @@ use crate::model::source::SourceLines;
 
 /// Maximum number of lines to show.
 const LINES: usize = 6;
+/// Maximum number of lines around them.
+const AROUND: usize = 2;
 /// Longer lines are not shown.
 const LENGTH: usize = 400;
 
@@ -72,11 +74,7 @@ impl Reference<'_> {
 
 /// The lines of an expression's statement, around its beginning.
 pub fn shown(syntax: &Syntax, node: Node<'_>, file: &str) -> Option<SourceLines> {
-    let text = syntax
-        .text()
-        .strip_prefix('\u{feff}')
-        .unwrap_or(syntax.text());
-    let all: Vec<&str> = text.lines().collect();
+    let all = text_lines(syntax);
     let marked = node.start_position().row;
     let (first, last) = lines(statement(node));
     let first = (first - 1).max((marked + 1).saturating_sub(LINES));
@@ -100,6 +98,44 @@ pub fn shown(syntax: &Syntax, node: Node<'_>, file: &str) -> Option<SourceLines>
         start: characters(start)?,
         end: characters(end)?,
     })
+}
+
+/// Adds the lines around those of an expression, of the same function or class.
+pub fn show_around(shown: &mut SourceLines, syntax: &Syntax, node: Node<'_>) {
+    let all = text_lines(syntax);
+    let mut within = scope(node);
+    while let Some(lambda) = within.filter(|within| within.kind() == "lambda") {
+        within = scope(lambda);
+    }
+    let (top, bottom) = lines(within.unwrap_or(syntax.root()));
+    let first = shown.line as usize - 1;
+    let last = first + shown.lines.len();
+    let from = first.saturating_sub(AROUND).max(top - 1);
+    let to = (last + AROUND).min(bottom).min(all.len());
+    let before = nearest(all.get(from..first).unwrap_or_default().iter().rev());
+    let after = nearest(all.get(last..to).unwrap_or_default().iter());
+    shown.line -= before.len() as u32;
+    shown.lines.splice(..0, before.into_iter().rev());
+    shown.lines.extend(after);
+}
+
+/// The first lines, up to a long one; blank ones do not end them.
+fn nearest<'a>(lines: impl Iterator<Item = &'a &'a str>) -> Vec<String> {
+    let short = lines.take_while(|line| line.len() <= LENGTH);
+    let mut nearest: Vec<String> = short.map(|&line| line.to_owned()).collect();
+    while nearest.last().is_some_and(|line| line.trim().is_empty()) {
+        nearest.pop();
+    }
+    nearest
+}
+
+/// The lines of a file, as editors number them.
+fn text_lines(syntax: &Syntax) -> Vec<&str> {
+    let text = syntax.text();
+    text.strip_prefix('\u{feff}')
+        .unwrap_or(text)
+        .lines()
+        .collect()
 }
 
 /// `x` of `local 'x'`.
