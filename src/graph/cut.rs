@@ -308,14 +308,13 @@ fn candidates(
     }
     // What the program wants to keep is not cut as long as another reference of the program can be. Those of a class
     // are none: it needs its attributes, and is a cycle anyhow.
-    let is_of_class = |edge: EdgeIndex| {
-        let owner = graph.edge_endpoints(edge).map(|(from, _)| &graph[from]);
-        owner.is_some_and(|owner| owner.description.kind == ObjectKind::Class)
+    let is_of = |kind: ObjectKind, edge: EdgeIndex| {
+        let ends = graph.edge_endpoints(edge);
+        ends.is_some_and(|(owner, _)| graph[owner].description.kind == kind)
     };
     // Nobody deletes the `self` of a method that runs.
     let is_own_argument = |edge: EdgeIndex| {
-        let owner = graph.edge_endpoints(edge).map(|(from, _)| &graph[from]);
-        owner.is_some_and(|owner| owner.description.kind == ObjectKind::Frame)
+        is_of(ObjectKind::Frame, edge)
             && matches!(&graph[edge].name, ReferenceName::Local(name) if name == "self")
     };
     let can_be_cut = |&(rank, .., edge): &Candidate| {
@@ -323,7 +322,7 @@ fn candidates(
     };
     if candidates
         .iter()
-        .any(|candidate| can_be_cut(candidate) && !is_of_class(candidate.2))
+        .any(|candidate| can_be_cut(candidate) && !is_of(ObjectKind::Class, candidate.2))
     {
         candidates.retain(can_be_cut);
     }

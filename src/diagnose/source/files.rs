@@ -20,6 +20,9 @@ const ENTRIES: usize = 20_000;
 /// Maximum number of bytes of a project that are read.
 pub const BYTES: u64 = 32 << 20;
 
+/// A program of more files is not searched.
+pub const FILES: usize = 2000;
+
 /// The text of a source file; `None` if it is none: missing, too large, not a file, not UTF-8.
 pub fn read(path: &Path) -> Option<String> {
     let facts = metadata(path).ok()?;

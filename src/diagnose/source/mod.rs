@@ -4,6 +4,7 @@
 //! line, is not shown; a change is offered only if nothing is found in the project that could notice it.
 
 mod attribute;
+mod cache;
 mod change;
 mod container;
 mod edit;
@@ -27,6 +28,7 @@ mod written;
 
 use std::path::Path;
 
+use self::cache::Cache;
 use self::change::{Candidate, Change};
 use self::container::{put_into, registers};
 use self::edit::{line_edits, unified};
@@ -44,6 +46,10 @@ use crate::model::source::{Patch, SourceLines};
 
 /// Maximum number of leaks of a report for which source is read.
 const LEAKS: usize = 20;
+/// The patch of each line, by its file and the name of the reference: the search for what could notice it reads the project.
+static PATCHES: Cache<PatchOf, Option<Patch>> = Cache::new(256);
+
+type PatchOf = (String, usize, Option<String>);
 
 /// Adds to the leaks of a report the program's own lines, and the change of them if nothing is found that could notice it.
 ///
@@ -156,7 +162,12 @@ fn patch_for(
     reference: &Reference<'_>,
 ) -> Option<Patch> {
     let line = syntax::lines(stored).0;
-    let patch = patch(syntax, Path::new(file), line, reference.name()).ok()?;
+    let key = (file.to_owned(), line, reference.name().map(str::to_owned));
+    let patch = PATCHES.get(&key).unwrap_or_else(|| {
+        let patch = patch(syntax, Path::new(file), line, reference.name()).ok();
+        PATCHES.insert(key, patch.clone());
+        patch
+    })?;
     (!patch.diff.contains("weakref") || leak.advice.text.contains("weak")).then_some(patch)
 }
 

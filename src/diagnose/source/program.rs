@@ -1,9 +1,14 @@
 //! Which files of a project belong to one program: those that import each other, in whatever direction.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::Hasher;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::files::{BYTES, module_name, read, read_bytes, words};
+use rustc_hash::FxHasher;
+
+use super::cache::Cache;
+use super::files::{BYTES, FILES, module_name, read, read_bytes, words};
 
 /// What imports modules by the names in strings.
 const BY_NAME: [&str; 5] = [
@@ -42,32 +47,43 @@ pub fn connected(file: &Path, others: Vec<PathBuf>) -> Vec<PathBuf> {
     others
 }
 
-/// The texts of some files, and which of them imports which.
+/// Which of some files imports which, and their words.
 pub struct Imports {
-    files: Vec<(String, String)>,
+    files: Vec<(String, Arc<Facts>)>,
     down: Vec<Vec<usize>>,
     up: Vec<Vec<usize>>,
 }
 
+/// What a file says of others.
+struct Facts {
+    size: u64,
+    imports: HashSet<String>,
+    /// Hashes of its words, in order.
+    words: Vec<u32>,
+}
+
+/// Of the files of the program, as they were when first read: who wants to show one looks whether it is still that.
+static KNOWN: Cache<String, Arc<Facts>> = Cache::new(2 * FILES);
+
 impl Imports {
-    /// Reads the files; `None` if they are too large in all.
+    /// Reads the files that are not known; `None` if they are too large in all.
     pub fn of(files: &[String]) -> Option<Self> {
         let mut size = 0;
-        let text = |file: &String| {
-            let text = read(Path::new(file)).unwrap_or_default();
-            size += text.len() as u64;
-            (size <= BYTES).then(|| (file.clone(), text))
+        let facts = |file: &String| {
+            let facts = Facts::of(file);
+            size += facts.size;
+            (size <= BYTES).then(|| (file.clone(), facts))
         };
-        let files: Vec<(String, String)> = files.iter().map(text).collect::<Option<_>>()?;
+        let files: Vec<(String, Arc<Facts>)> = files.iter().map(facts).collect::<Option<_>>()?;
         let mut by_module: HashMap<String, Vec<usize>> = HashMap::new();
         for (number, (file, _)) in files.iter().enumerate() {
             let name = module_name(Path::new(file));
             by_module.entry(name).or_default().push(number);
         }
         let (mut down, mut up) = (vec![Vec::new(); files.len()], vec![Vec::new(); files.len()]);
-        for (number, (_, text)) in files.iter().enumerate() {
-            for name in in_statements(text) {
-                for &other in by_module.get(&name).into_iter().flatten() {
+        for (number, (_, facts)) in files.iter().enumerate() {
+            for name in &facts.imports {
+                for &other in by_module.get(name).into_iter().flatten() {
                     down[number].push(other);
                     up[other].push(number);
                 }
@@ -85,9 +101,41 @@ impl Imports {
         let leading = up.iter().enumerate().filter(|(_, is_reached)| **is_reached);
         let all = reached(leading.map(|(number, _)| number).collect(), &self.down);
         let found = self.files.iter().zip(all);
-        let found = found.filter(|((_, text), is_reached)| *is_reached && text.contains(word));
+        let found = found.filter(|((_, facts), is_reached)| *is_reached && facts.may_have(word));
         found.map(|((file, _), _)| file.clone()).collect()
     }
+}
+
+impl Facts {
+    fn of(file: &String) -> Arc<Self> {
+        if let Some(known) = KNOWN.get(file) {
+            return known;
+        }
+        let text = read(Path::new(file)).unwrap_or_default();
+        let mut hashes: Vec<u32> = words(&text).map(hash).collect();
+        hashes.sort_unstable();
+        hashes.dedup();
+        hashes.shrink_to_fit();
+        let facts = Arc::new(Self {
+            size: text.len() as u64,
+            imports: in_statements(&text),
+            words: hashes,
+        });
+        KNOWN.insert(file.clone(), Arc::clone(&facts));
+        facts
+    }
+
+    /// False for a word that the file has not; rarely true for one that it has not either.
+    fn may_have(&self, word: &str) -> bool {
+        self.words.binary_search(&hash(word)).is_ok()
+    }
+}
+
+fn hash(word: &str) -> u32 {
+    let mut hasher = FxHasher::default();
+    hasher.write(word.as_bytes());
+    let hash = hasher.finish();
+    (hash >> 32) as u32 ^ hash as u32
 }
 
 /// Which of some numbered things can be reached from others.

@@ -7,14 +7,12 @@ use std::path::Path;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use super::files::read;
+use super::files::{FILES, read};
 use super::program::Imports;
 use super::syntax::Syntax;
 use super::written::Source;
 use crate::capture::is_library_file;
 
-/// A program of more files is not searched.
-const FILES: usize = 2000;
 /// Maximum number of its files that are read for one reference.
 const PARSED: usize = 100;
 
@@ -39,7 +37,7 @@ pub struct Program {
 pub struct Sources {
     read: BTreeMap<String, Option<Syntax>>,
     files: Vec<String>,
-    /// Their texts, and which imports which; `None` if they are too large.
+    /// Which of them imports which; `None` if they are too large.
     imports: OnceCell<Option<Imports>>,
     is_typed_in: bool,
 }
