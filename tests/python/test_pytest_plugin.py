@@ -92,6 +92,33 @@ def test_the_page_of_a_leak_of_several_tests_is_of_all(pytester: pytest.Pytester
     assert "2 similar" in page or "2 leaks" in page or "seen 2 times" in page.lower(), page[:3000]
 
 
+def test_it_is_written_at_once_and_in_the_end(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import cyclescope._pytest.check as check
+        write = check.write_whole
+        def write_whole(path, text):
+            print("\\nWROTE", path)
+            write(path, text)
+        check.write_whole = write_whole
+        """
+    )
+    pytester.makepyfile(
+        """
+        import numpy, pytest
+        class Node:
+            def __init__(self):
+                self.me, self.array = self, numpy.zeros(1 << 20)
+        @pytest.mark.parametrize("number", range(4))
+        def test_leaks(number): Node()
+        """
+    )
+    result = run(pytester, "--tensor-cycles=error", "--tensor-cycles-devices=any", "-s")
+    result.assert_outcomes(failed=4)
+    written = [line for line in result.outlines if line.startswith("WROTE")]
+    assert len(written) == 2, written
+
+
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
 @pytest.mark.parametrize("service", ["true", None], ids=["CI", "no CI"])
 def test_the_short_summary_has_a_line_for_each_test(

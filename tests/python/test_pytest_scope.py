@@ -140,6 +140,24 @@ def test_the_end_of_the_module_names_the_test_that_made_it(
     whole.stdout.fnmatch_lines(["*test_drops FAILED*"])
 
 
+@needs_lists
+def test_what_another_module_drops_is_found_at_the_end(pytester: pytest.Pytester) -> None:
+    """The end of a module looks only at what its own tests made."""
+    pytester.makepyfile(
+        test_a=LATER.format(between="pass").replace("clear", "copy"),
+        test_b="import test_a\ndef test_clears(): test_a.kept.clear()\ndef test_other(): pass",
+        test_c="def test_innocent(): pass",
+    )
+    result = pytester.runpytest_subprocess(*PLUGIN, "--tensor-cycles=error", "-v")
+    result.assert_outcomes(passed=7, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "*ERROR at teardown of test_innocent*",
+            "tensors were kept alive by reference cycles, made by test_a.py::test_makes, and *",
+        ]
+    )
+
+
 DICTS = """
 import gc, numpy, pytest
 

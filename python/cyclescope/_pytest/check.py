@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -146,14 +148,32 @@ def shorten(report: pytest.TestReport, found: CycleReport, *, late: bool) -> Non
 
 
 def _page(choices: Choices, report: CycleReport) -> str:
-    # The same leak of several tests has one page, for all of them.
+    """Where the page of a leak is. It is written at once; further tests are added in the end."""
     signature = report.leaks[0].signature
     earlier = choices.shown.get(signature)
-    shown = report if earlier is None else _native.merge([earlier, report])
-    choices.shown[signature] = shown
+    choices.shown[signature] = report if earlier is None else _native.merge([earlier, report])
+    choices.outdated.add(signature)
     try:
-        page = choices.report_dir / f"{signature}.html"
-        write_whole(page, shown.to_html())
+        page = _path(choices, signature)
+        if earlier is None or not page.exists():
+            _write(choices, signature)
         return f"Page: {page}"
     except OSError as error:
         return f"Page not written: {reason(error)}"
+
+
+def complete_pages(choices: Choices) -> None:
+    """Add to the page of each leak the tests that had it too."""
+    # A test has said what cannot be written.
+    with contextlib.suppress(OSError):
+        for signature in sorted(choices.outdated):
+            _write(choices, signature)
+
+
+def _write(choices: Choices, signature: str) -> None:
+    write_whole(_path(choices, signature), choices.shown[signature].to_html())
+    choices.outdated.discard(signature)
+
+
+def _path(choices: Choices, signature: str) -> Path:
+    return choices.report_dir / f"{signature}.html"

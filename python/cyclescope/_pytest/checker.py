@@ -12,7 +12,7 @@ from cyclescope import _native
 from cyclescope._devices import blindness, device_names
 from cyclescope._forbid import Recorder
 from cyclescope._native import CycleReport
-from cyclescope._pytest.check import CHECK, SECTION, Check, Owed, shorten
+from cyclescope._pytest.check import CHECK, SECTION, Check, Owed, complete_pages, shorten
 from cyclescope._pytest.ending import OUTPUT, Ending, Found, release_instances
 from cyclescope._pytest.options import Choices
 from cyclescope._pytest.series import Alike, LateLeak, Reach, Series, each_late
@@ -42,8 +42,8 @@ class Checker:
 
     Leaks are checked when the test function returns, and again after teardown, because cycles that
     fixtures hold become garbage only then. Tests that are checked alike form a series, in which a
-    check looks only at what the test made; so there is a further check when a module ends, and when
-    the series does.
+    check looks only at what the test made; so there is a further check when a module ends, at what
+    its tests made, and when the series does, at all.
     """
 
     def __init__(self, choices: Choices) -> None:
@@ -67,7 +67,7 @@ class Checker:
             if self._series is None or self._series.alike != alike:
                 self._stop_series()
                 self._series = Series(alike)
-            if self._series.begin(item.nodeid):
+            if self._series.begin(item.nodeid, _module(item)):
                 of = self._series
         if of is None:
             self._stop_series()
@@ -181,7 +181,7 @@ class Checker:
         if ends:
             reach = Reach.HEAP
         elif series is not None and _module(item) is not _module(nextitem):
-            reach = Reach.SERIES
+            reach = Reach.MODULE
         elif not check.is_idle and _tears_down(item, nextitem):
             reach = Reach.TEST
         else:
@@ -305,6 +305,7 @@ class Checker:
         finally:
             self._stop_series()
             self._stop_recorder()
+            complete_pages(self._choices)
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output[OUTPUT] = self.ending.to_json()
@@ -358,7 +359,8 @@ def _tears_down(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
 
     Otherwise nothing new can be found, and a check is slow in a process with many imports.
     """
-    plain = isinstance(item, pytest.Function) and item.cls is None and not item.fixturenames
+    # The instance of a class stays. One of TestCase does not, which has a fixture for setUpClass.
+    plain = isinstance(item, pytest.Function) and not item.fixturenames
     return not plain or nextitem is None or nextitem.parent is not item.parent
 
 

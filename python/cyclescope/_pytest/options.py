@@ -36,7 +36,9 @@ class Choices:
     config: pytest.Config
     given_report_dir: Path | None
     shown: dict[str, CycleReport] = field(default_factory=dict, init=False)
-    """What the page of each signature shows so far."""
+    """What the page of each signature is to show."""
+    outdated: set[str] = field(default_factory=set, init=False)
+    """Signatures of the pages that show less than that."""
     _report_dir: Path | None = field(default=None, init=False)
 
     @property

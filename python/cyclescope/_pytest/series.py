@@ -20,8 +20,8 @@ class Reach(enum.Enum):
 
     TEST = enum.auto()
     """Those made since the test began."""
-    SERIES = enum.auto()
-    """Those made since the first test of the series began."""
+    MODULE = enum.auto()
+    """Those made since the first test of its module began."""
     HEAP = enum.auto()
     """All."""
 
@@ -100,7 +100,9 @@ class Series:
         self._unordered: list[str] = []
         """Tests of which no epoch is known any more."""
         self._test = ""
+        self._module: object = None
         self._epoch = self._first = 0
+        """When the current test and its module began; not of earlier epochs than are known."""
         self._is_clean = True
         """No test but the current one has run since the whole heap was free of garbage."""
         self._frozen = 0
@@ -121,7 +123,7 @@ class Series:
             keep_all=True,
         )
 
-    def begin(self, test: str) -> bool:
+    def begin(self, test: str, module: object = None) -> bool:
         """A test begins. False if this interpreter cannot tell new objects from others."""
         raised = self._has_failed
         if raised:
@@ -144,6 +146,8 @@ class Series:
         self._collections = _collections()
         self._frozen = freeze_count()
         self._note(*begun)
+        if module is not self._module:
+            self._module, self._first = module, self._epoch
         return True
 
     def fail(self) -> None:
@@ -156,7 +160,7 @@ class Series:
 
     def _take(self, reach: Reach, *, drops: bool) -> CycleReport:
         self._note_thaw()
-        since = {Reach.TEST: self._epoch, Reach.SERIES: self._first, Reach.HEAP: 0}[reach]
+        since = {Reach.TEST: self._epoch, Reach.MODULE: self._first, Reach.HEAP: 0}[reach]
         froze = self._freezes
         looked = None if froze else _native.find_new(self._devices, self._ignore, since)
         whole = looked is None
