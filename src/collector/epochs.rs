@@ -207,13 +207,16 @@ impl Epochs {
             });
             return has_room.then_some(new);
         }
-        // Some lie before the first boundary, anywhere.
+        // Some lie before the first boundary, anywhere. They are few among those that have an epoch.
+        let earlier = self.earlier.borrow();
+        let recent = earlier.iter().filter(|&(_, &epoch)| epoch >= since);
+        let recent: FxHashSet<usize> = recent.map(|(&address, _)| address).collect();
         let base = self.boundaries.borrow().first()?.object.as_ptr();
         let mut is_behind = true;
         state.walk_back(py, |object, generation| {
             if object == base {
                 is_behind = false;
-            } else if is_behind || self.earlier_epoch(object as usize) >= since {
+            } else if is_behind || recent.contains(&(object as usize)) {
                 return add(object, generation);
             }
             ControlFlow::Continue(())
