@@ -60,24 +60,36 @@ impl Live<'_> {
         held
     }
 
-    /// True if roots lead to memory of some objects also without the objects, and without some references. False if that
-    /// is not known for certain.
-    pub(super) fn memory_stays(&self, objects: &[u32], removed: &[(u32, u32)]) -> bool {
-        let memory = objects.iter().filter_map(|&node| self.memory_of(node));
-        let memory: Vec<usize> = memory.collect();
+    /// A way to memory of some objects without these objects and some references, to what a program knows of it: a view,
+    /// or another object that has the memory. `None` if there is none, or that is not known for certain.
+    pub(super) fn other_way_to_memory(
+        &self,
+        objects: &[u32],
+        removed: &FxHashSet<(u32, u32)>,
+    ) -> Option<Vec<u32>> {
+        let memory: Vec<usize> = objects
+            .iter()
+            .filter_map(|&it| self.memory_of(it))
+            .collect();
         if memory.is_empty() || !self.functions_are_complete {
-            return false;
+            return None;
         }
         let gone: FxHashSet<u32> = objects.iter().copied().collect();
-        let removed: FxHashSet<(u32, u32)> = removed.iter().copied().collect();
         let mut roots = self.roots();
         roots.retain(|root| !gone.contains(root));
         let mut rest = ShortestPaths::new(self.graph().node_count());
         rest.extend(self.graph(), roots, |from, to| {
             !gone.contains(&to) && !removed.contains(&(from, to))
         });
-        let mut memory = memory.into_iter();
-        memory.any(|index| rest.reaches(self.buffers[index].node))
+        let mut nodes = memory.iter().map(|&index| self.buffers[index].node);
+        let mut way = rest.path_to(nodes.find(|&node| rest.reaches(node))?);
+        let has_memory = |node: u32| self.memory_of(node).is_some_and(|it| memory.contains(&it));
+        while let [.., before, _] = way[..]
+            && has_memory(before)
+        {
+            way.pop();
+        }
+        Some(way)
     }
 
     /// False for what is never what a program keeps things in: frames, modules and classes.

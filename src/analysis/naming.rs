@@ -100,6 +100,11 @@ impl<'a, 'py> Naming<'a, 'py> {
         naming
     }
 
+    /// True for what paths leave out: see [`Live::is_part_of_context`].
+    pub fn is_left_out(&self, node: u32) -> bool {
+        self.parts_of_contexts.contains(&node)
+    }
+
     /// The path along some nodes, in words, from the first on.
     pub fn path(&self, nodes: &[u32], root: &NamedRoot) -> NamedPath {
         self.path_by(nodes, root, None)
@@ -319,6 +324,18 @@ fn name_by_library(
         "functools._lru_cache_wrapper" => {
             nameless.for_each(|(name, _)| *name = ReferenceName::Cached);
         }
+        "_contextvars.Token" | "Token" => {
+            for (name, address) in nameless {
+                // SAFETY: attached; the object refers to it and so keeps it alive.
+                let part = unsafe {
+                    Bound::from_borrowed_ptr(object.py(), *address as *mut ffi::PyObject)
+                };
+                let class = inspector.type_name(&part);
+                if !class.ends_with("ContextVar") && !class.ends_with("Context") {
+                    *name = ReferenceName::Attribute("old_value".to_owned());
+                }
+            }
+        }
         kind if is_part_of_context(kind, object) => {
             for (name, address) in nameless {
                 if let Some(variable) = inspector.context_variable(object, *address) {
@@ -331,7 +348,7 @@ fn name_by_library(
 }
 
 /// True for the types of which a context consists (Python/hamt.c): nobody knows them.
-fn is_part_of_context(type_name: &str, object: &Bound<'_, PyAny>) -> bool {
+pub(super) fn is_part_of_context(type_name: &str, object: &Bound<'_, PyAny>) -> bool {
     let is_known = matches!(
         type_name,
         "hamt" | "hamt_array_node" | "hamt_bitmap_node" | "hamt_collision_node"

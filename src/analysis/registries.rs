@@ -22,6 +22,7 @@ pub(super) const SIGNALS: &str = "signal handlers";
 pub(super) const MODES: &str = "modes in force";
 pub(super) const SAVED_TENSOR_HOOKS: &str = "saved-tensor hooks in force";
 pub(super) const AT_EXIT: &str = "functions registered with atexit";
+pub(super) const EVENT_LOOP: &str = "running event loop";
 /// Follows the class of an exception.
 pub(super) const HANDLED: &str = " that is being handled";
 pub(super) const FINALIZER: &str = "finalizer `weakref.finalize`";
@@ -40,6 +41,7 @@ impl<'py> Live<'py> {
         self.add_registry(MODES, modes(py), edges);
         self.add_registry(SAVED_TENSOR_HOOKS, saved_tensor_hooks(py), edges);
         self.find_functions_at_exit();
+        self.find_event_loop();
         self.find_finalizers(inspector);
         self.find_loggers(inspector);
         self.find_handled_exception(inspector);
@@ -102,6 +104,15 @@ impl<'py> Live<'py> {
         });
         if let Some(node) = found {
             self.add_library_root(node, AT_EXIT.to_owned());
+        }
+    }
+
+    /// The event loop of `asyncio` that runs in this thread.
+    fn find_event_loop(&mut self) {
+        let running = imported(intern!(self.py(), "_asyncio"))
+            .and_then(|module| call(&module, "_get_running_loop", ()));
+        if let Some(node) = running.and_then(|it| self.objects.number_of(&it)) {
+            self.add_library_root(node, EVENT_LOOP.to_owned());
         }
     }
 

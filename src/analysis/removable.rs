@@ -5,6 +5,7 @@ use pyo3::types::PyFrozenSet;
 
 use super::Inspector;
 use super::live::{Extra, Live};
+use super::naming::is_part_of_context;
 use crate::capture::ReferenceName;
 use crate::cpython::instances::inline_values;
 use crate::cpython::{ObjectKind, class_items, items, text_of};
@@ -48,7 +49,11 @@ impl Live<'_> {
         ) {
             return !OF_OTHERS.contains(&hidden.as_str()) && !OF_TENSOR.contains(&hidden.as_str());
         }
-        if matches!(name, ContextVariable(_)) {
+        // Copies of a context share its values. Each gives its own up, by `ContextVar.set()`, but no part of them.
+        if matches!(name, ContextVariable(_)) || self.is_part_of_context(inspector, from) {
+            return false;
+        }
+        if self.is_part_of_context(inspector, to) {
             return true;
         }
         match (inspector.kind(&object), name) {
@@ -68,6 +73,12 @@ impl Live<'_> {
             }
             _ => false,
         }
+    }
+
+    /// True for an object of which contexts consist, hidden from the program.
+    pub(super) fn is_part_of_context(&self, inspector: &Inspector, node: u32) -> bool {
+        let object = self.object(node);
+        object.is_some_and(|it| is_part_of_context(&inspector.type_name(&it), &it))
     }
 }
 

@@ -36,7 +36,8 @@ const KEEPERS: usize = 1024;
 const FROZEN: &str = "A cycle that leads to the object was excluded from collections by gc.freeze(). Once nothing in \
     use leads there, gc.unfreeze() and gc.collect() free the object.";
 
-const MEMORY_STAYS: &str = "The memory stays when that is removed: something else holds it too.";
+const MEMORY_MAY_STAY: &str =
+    "The memory may stay when that is removed: C or C++ refers to an object that has it too.";
 
 const SUPPOSED: &str = "Python cannot see which autograd function has which hooks. The object leads to \
     all functions that there are, so these hooks are taken for one of theirs.";
@@ -97,11 +98,21 @@ impl Inspector {
         let loops = search.loops(&targets, &reversed, uncollected.as_ref());
         let listed = &keepers.found[..keepers.found.len().min(KEEPERS)];
         let keeping = listed.iter().map(|keeper| keeper.nodes.clone());
+        let is_supposed = loops.iter().any(|nodes| passes_supposed(&live, nodes));
+        retention.is_enough = keepers.is_complete
+            && keepers.fixed.is_empty()
+            && uncollected.is_none()
+            && !is_supposed;
+        let other_way = match retention.is_enough {
+            true => live.other_way_to_memory(&targets, &keepers.references()),
+            false => None,
+        };
         let all: Vec<Vec<u32>> = paths
             .iter()
             .map(|path| path.nodes.clone())
             .chain(keeping)
             .chain(loops.iter().cloned())
+            .chain(other_way.clone())
             .collect();
         let naming = Naming::new(self, &frameworks, &live, &all);
 
@@ -119,19 +130,14 @@ impl Inspector {
         retention.notes.extend(self.guess(&live, &keepers));
         let leaks = search.tracer_leaks(listed, &naming);
         retention.notes.extend(leaks);
-        let is_supposed = loops.iter().any(|nodes| passes_supposed(&live, nodes));
-        retention.is_enough = keepers.is_complete
-            && keepers.fixed.is_empty()
-            && uncollected.is_none()
-            && !is_supposed;
         retention.by_collection = retention.is_enough && keepers.in_cycle;
-        let removed = keepers.found.iter();
-        let removed: Vec<(u32, u32)> = removed
-            .map(|it| (it.nodes[it.at], it.nodes[it.at + 1]))
-            .collect();
-        if retention.is_enough && live.memory_stays(&targets, &removed) {
-            retention.notes.push(MEMORY_STAYS.to_owned());
-        }
+        retention.notes.extend(other_way.map(|way| {
+            let is_known = naming.root(&way).is_in_python();
+            let owner = naming.owner(&way).filter(|_| is_known);
+            owner.map_or(MEMORY_MAY_STAY.to_owned(), |owner| {
+                format!("The memory stays when that is removed: {owner} holds it too.")
+            })
+        }));
         let releases = match retention.is_enough {
             true => search.releases(&keepers, listed.len(), &targets, &naming),
             false => vec![String::new(); listed.len()],
@@ -339,7 +345,10 @@ fn describe(
     let by = Some((*at, name));
     let named = naming.path_by(nodes, &root, by);
     let step = named.step_of(&nodes[..=*at]);
-    let to_reference = naming.path_by(&nodes[..at + 2], &root, by);
+    let behind = &nodes[at + 1..];
+    let hidden = behind.iter().take_while(|&&it| naming.is_left_out(it));
+    let shown = &nodes[..at + 2 + hidden.count()];
+    let to_reference = naming.path_by(shown, &root, by);
     Described {
         words: to_reference.reference(),
         path: named.path,

@@ -52,6 +52,8 @@ pub enum NamedRoot {
     Itself,
 }
 
+/// How paths end at an object that C has inside another.
+const INTERNAL: &str = " → an internal reference";
 const OUTSIDE: &str = "referenced from C or C++";
 const UNCOUNTED: &str = "garbage, or referenced from C or C++";
 
@@ -125,12 +127,24 @@ impl NamedPath {
     /// Where the program has the last object: the words without what it is, and without the numbers of
     /// items on it, so that they stay the same while a container grows.
     pub fn owner(&self) -> String {
-        let words = self.up_to_reference();
+        let mut words = self.up_to_reference();
+        // What C has inside an object, such as the items of a `SimpleQueue`, is that object's.
+        while let Some(rest) = words.strip_suffix(INTERNAL) {
+            words = rest.rfind(" (").map_or(rest, |at| &rest[..at]);
+        }
         without_counts(words.strip_suffix(" → .__dict__").unwrap_or(words))
     }
 }
 
 impl NamedRoot {
+    /// False for what only C or C++ knows, and for garbage.
+    pub fn is_in_python(&self) -> bool {
+        matches!(
+            self,
+            Self::Module(_) | Self::Local { .. } | Self::Library(_)
+        )
+    }
+
     fn kind(&self) -> RootKind {
         match self {
             Self::Module(_) => RootKind::Module,
