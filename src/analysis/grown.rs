@@ -15,13 +15,15 @@ use super::keepers::Search;
 use super::live::{Live, Root};
 use super::naming::Naming;
 use super::purpose::Classes;
+use super::registries::EVENT_LOOP;
 use crate::capture::AllocationTraces;
-use crate::cpython::instances::attribute;
-use crate::cpython::{Builtins, ObjectKind, dict_items};
+use crate::cpython::instances::{attribute, instance_dict};
+use crate::cpython::{Builtins, ObjectKind, dict_items, find_item};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
 use crate::diagnose::cohorts::Member;
 use crate::diagnose::growth::{self, GrowthPattern};
 use crate::graph::ShortestPaths;
+use crate::model::human_bytes;
 use crate::model::redact::shorten;
 
 /// How many autograd functions are walked behind one tensor.
@@ -30,9 +32,16 @@ const MAX_FUNCTIONS: usize = 20_000;
 /// By so many references a way from a name that lasts may be longer than the shortest.
 const LONGER: usize = 4;
 
-/// A tensor or an autograd function at a sample: its address, and its memory's, which tells whether
-/// another has taken its place; 0 for a function.
+/// A tensor or an autograd function at a sample: its address, and what tells whether another has taken
+/// its place, see [`mark_of`]; 0 for a function.
 pub type Name = (usize, u64);
+
+/// What tells some memory from other that has since taken its place: where it is, and how large.
+pub(super) fn mark_of(buffer: &DeviceBuffer) -> u64 {
+    // An odd number, so that each size has a product of its own; that of 0 is 0.
+    const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+    buffer.pointer ^ buffer.bytes.wrapping_mul(SPREAD)
+}
 
 /// A group that is to be diagnosed.
 pub struct Grouping {
@@ -102,6 +111,38 @@ pub struct Diagnosis {
     pub site: Option<String>,
 }
 
+/// The arrays of a container.
+#[derive(Clone)]
+pub struct Arrays {
+    pub count: usize,
+    /// Those of their memory, on some devices.
+    pub bytes: u64,
+    pub last: DeviceBuffer,
+    /// They show a small part of it.
+    pub are_views: bool,
+}
+
+/// The evidence of views: how much of its memory the youngest shows.
+fn part_of_whole(part: u64, whole: u64) -> String {
+    let (part, whole) = (human_bytes(part), human_bytes(whole));
+    format!("the youngest shows {part} of {whole}")
+}
+
+/// The bytes of what a tensor shows, by its shape; those of its memory if its type does not say how large one item is.
+pub(super) fn bytes_shown(buffer: &DeviceBuffer) -> u64 {
+    let dtype = buffer.dtype.as_deref().unwrap_or_default();
+    let digits = dtype.trim_start_matches(|it: char| !it.is_ascii_digit());
+    let digits = digits.split(|it: char| !it.is_ascii_digit()).next();
+    let bits = digits.and_then(|it| it.parse::<u64>().ok());
+    let each = match (bits, dtype) {
+        (_, "bool") => 1,
+        (Some(bits), _) if bits >= 8 => bits / 8,
+        _ => return buffer.bytes,
+    };
+    let shape = buffer.shape.as_deref().unwrap_or_default();
+    shape.iter().product::<u64>() * each
+}
+
 /// A tensor in a few words: `float32[64, 128] on cuda:0`.
 pub(super) fn example_of(buffer: &DeviceBuffer) -> String {
     let dtype = buffer.dtype.as_deref().unwrap_or_default();
@@ -147,11 +188,11 @@ impl<'a, 'py> Look<'a, 'py> {
     }
 
     /// The node of what was at an address at the sample; `None` if it has gone.
-    pub(super) fn node(&self, (address, pointer): Name) -> Option<u32> {
+    pub(super) fn node(&self, (address, mark): Name) -> Option<u32> {
         let node = self.live.objects.number_at(address)?;
         let same = match self.buffer(node) {
-            Some(buffer) => buffer.pointer == pointer,
-            None => pointer == 0,
+            Some(buffer) => mark_of(&buffer) == mark,
+            None => mark == 0,
         };
         same.then_some(node)
     }
@@ -263,9 +304,16 @@ impl<'a, 'py> Look<'a, 'py> {
             }
             if accumulator.has_most_ages {
                 let about = self.diagnose_accumulator(group.kind, holder, &nodes);
+                let evidence = self.with_other_holder(&about.evidence, holder, &nodes);
+                let is_plain = about.pattern.name == growth::CONTAINER_GROWS.name;
+                let pattern = match is_plain && evidence.contains(EVENT_LOOP) {
+                    true => growth::variants::TASKS_WAIT,
+                    false => about.pattern,
+                };
                 let ages = window.clone().filter_map(|(_, it)| it.age).max();
                 all.push(Diagnosis {
-                    evidence: self.with_other_holder(&about.evidence, holder, &nodes),
+                    pattern,
+                    evidence,
                     tensors: nodes.len(),
                     ages: ages.unwrap_or_default(),
                     members: window.map(|(_, it)| it.name).collect(),
@@ -296,7 +344,8 @@ impl<'a, 'py> Look<'a, 'py> {
         parts.join("; ")
     }
 
-    /// What holds the oldest of some members beside what accumulates them, and the youngest but one.
+    /// What holds the oldest of some members beside what accumulates them, and the youngest but one: the object that
+    /// has both, or a container of what has each, such as the timers of an event loop.
     fn also_held_by(&self, accumulator: u32, members: &[u32]) -> Option<String> {
         let others = |member: u32| {
             let search = Search {
@@ -305,13 +354,50 @@ impl<'a, 'py> Look<'a, 'py> {
                 live: self.live,
             };
             let keepers = search.keepers(&[member], &[]).found.into_iter();
-            keepers
-                .filter(|it| it.at > 0 && !it.nodes.contains(&accumulator))
-                .map(|it| it.holder())
+            let keepers = keepers.filter(|it| it.at > 0 && !it.nodes.contains(&accumulator));
+            let ways = keepers.map(|mut it| {
+                it.nodes.truncate(it.at + 1);
+                it.nodes
+            });
+            ways.collect::<Vec<_>>()
         };
-        let of_young: FxHashSet<u32> = others(*members.get(1)?).collect();
-        let mut of_both = others(*members.last()?).filter(|it| of_young.contains(it));
-        of_both.next().map(|holder| self.owner(holder))
+        let of_young = others(*members.get(1)?);
+        let of_old = others(*members.last()?);
+        let holders: FxHashSet<u32> = of_young
+            .iter()
+            .filter_map(|it| it.last().copied())
+            .collect();
+        let on_the_way: FxHashSet<u32> = of_young.into_iter().flatten().collect();
+        let both = of_old.iter().filter_map(|it| it.last());
+        let both = both.copied().find(|it| holders.contains(it));
+        let last_of_both = |way: &Vec<u32>| {
+            let at = way.iter().rposition(|it| on_the_way.contains(it))?;
+            self.is_filled(way, at).then_some(way[at])
+        };
+        let holder = both.or_else(|| of_old.iter().find_map(last_of_both));
+        holder.map(|holder| self.owner(holder))
+    }
+
+    /// True for a list, set, deque or dictionary on a way, but not for one of variables or attributes.
+    fn is_filled(&self, way: &[u32], at: usize) -> bool {
+        use ObjectKind::{Deque, Dict, List, Set};
+        let Some(object) = self.live.object(way[at]) else {
+            return false;
+        };
+        match self.inspector.kind(&object) {
+            List | Set | Deque => true,
+            Dict => {
+                let has_attributes = |&holder: &u32| {
+                    let holder = self.live.object(holder)?;
+                    let own = instance_dict(&self.inspector.builtins.instances, &holder)?;
+                    Some(own == object.as_ptr() as usize)
+                };
+                let before = at.checked_sub(1).map(|at| way[at]);
+                before.is_some_and(|it| has_attributes(&it) != Some(true))
+                    && find_item("__builtins__", |f| dict_items(&object, f)).is_none()
+            }
+            _ => false,
+        }
     }
 
     /// True for a deque with `maxlen`: it fills, and does not grow.
@@ -334,11 +420,20 @@ impl<'a, 'py> Look<'a, 'py> {
         is_named.then(|| self.about(pattern, self.owner(node), node))
     }
 
-    /// What is said of a container of arrays, the last of which is given.
-    pub fn diagnose_arrays(&self, container: usize, last: &DeviceBuffer) -> Option<Diagnosis> {
+    /// What is said of a container of arrays.
+    pub fn diagnose_arrays(&self, container: usize, arrays: &Arrays) -> Option<Diagnosis> {
         let node = self.live.objects.number_at(container)?;
+        let last = &arrays.last;
+        let (pattern, evidence) = match arrays.are_views {
+            true => (
+                growth::variants::VIEWS_OF_ARRAYS_ACCUMULATE,
+                part_of_whole(bytes_shown(last), last.bytes),
+            ),
+            false => (growth::variants::ARRAYS_ACCUMULATE, String::new()),
+        };
         (self.ways.reaches(node) && !self.is_bounded(node)).then(|| Diagnosis {
-            pattern: growth::variants::ARRAYS_ACCUMULATE,
+            pattern,
+            evidence,
             owner: self.owner(node),
             example: example_of(last),
             device: last.device.clone(),

@@ -5,12 +5,12 @@ use rustc_hash::FxHashSet;
 
 use super::Inspector;
 use super::busy::busy;
-use super::grown::{Diagnosis, Grouping, Kept, Look, Name};
+use super::grown::{Arrays, Diagnosis, Grouping, Kept, Look, Name, bytes_shown};
 use super::live::{Depth, Live};
 use super::naming::Naming;
 use crate::cpython::instances::instance_dict;
 use crate::cpython::{Builtins, dict_items, items};
-use crate::device::{DeviceBuffer, DeviceSelection};
+use crate::device::DeviceSelection;
 use crate::graph::ShortestPaths;
 
 /// How many items of an item are looked at.
@@ -50,14 +50,14 @@ impl Inspector {
         Ok(tensors.iter().map(|&it| look.diagnose_longer(it)).collect())
     }
 
-    /// What is said of containers of arrays, each with the last of these; `None` for what has gone.
+    /// What is said of containers of arrays, each with these; `None` for what has gone.
     ///
     /// # Errors
     /// As [`Inspector::heap`].
     pub fn diagnose_arrays(
         &self,
         py: Python<'_>,
-        containers: &[(usize, DeviceBuffer)],
+        containers: &[(usize, Arrays)],
     ) -> PyResult<Vec<Option<Diagnosis>>> {
         let mut live = Live::take(self, py, None, Depth::Graphs)?;
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
@@ -65,12 +65,11 @@ impl Inspector {
         let look = Look::new(self, &frameworks, &live, ways);
         let found = containers.iter();
         Ok(found
-            .map(|(at, last)| look.diagnose_arrays(*at, last))
+            .map(|(at, arrays)| look.diagnose_arrays(*at, arrays))
             .collect())
     }
 
-    /// How many arrays a container holds, directly or in tuples, lists and dictionaries of its own; with their
-    /// bytes on some devices, and the last of them.
+    /// The arrays that a container holds, directly or in tuples, lists and dictionaries of its own.
     ///
     /// # Errors
     /// If the inspector is at work already.
@@ -78,13 +77,13 @@ impl Inspector {
         &self,
         container: &Bound<'_, PyAny>,
         devices: &DeviceSelection,
-    ) -> PyResult<Option<(usize, u64, DeviceBuffer)>> {
+    ) -> PyResult<Option<Arrays>> {
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         if !frameworks.may_have_arrays(devices) {
             return Ok(None);
         }
         let mut seen: FxHashSet<(String, u64)> = FxHashSet::default();
-        let (mut count, mut bytes, mut last) = (0, 0, None);
+        let (mut count, mut bytes, mut shown, mut last) = (0, 0, 0, None);
         let values = values_of(container);
         for value in values.iter().flat_map(|value| {
             let mut parts = values_of(value);
@@ -97,12 +96,18 @@ impl Inspector {
                 continue;
             }
             let mut buffers = frameworks.buffers(verdict, &value, devices);
+            shown += buffers.iter().map(bytes_shown).sum::<u64>();
             buffers.retain(|buffer| seen.insert((buffer.device.clone(), buffer.pointer)));
             count += usize::from(!buffers.is_empty());
             bytes += buffers.iter().map(|buffer| buffer.bytes).sum::<u64>();
             last = buffers.pop().or(last);
         }
-        Ok(last.map(|last| (count, bytes, last)))
+        Ok(last.map(|last| Arrays {
+            count,
+            bytes,
+            are_views: 2 * shown <= bytes && 2 * bytes_shown(&last) <= last.bytes,
+            last,
+        }))
     }
 
     /// The tensor that carries its graph from step to step, but not an output or a loss that was computed

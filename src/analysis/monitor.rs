@@ -10,12 +10,12 @@ use super::book::{Book, FEWEST, LookAtType, Moment};
 use super::busy::busy;
 use super::counters::counters;
 use super::gradient_watch::GradientWatch;
-use super::grown::{Diagnosis, GroupKind, Grouping, Name};
+use super::grown::{Arrays, Diagnosis, GroupKind, Grouping, Name};
 use super::sample::KeptOnModule;
 use super::told::{Due, Finding, Followed, Origin, Told, other};
 use crate::cpython::StoppedWorld;
 use crate::cpython::sizes::Sizes;
-use crate::device::{DeviceBuffer, DeviceSelection};
+use crate::device::DeviceSelection;
 use crate::diagnose::cohorts::{NEEDED, WARM_UP};
 use crate::diagnose::growth::ACTIVATION_ON_MODULE;
 use crate::model::growth::{Counters, Grown, Growth, GrowthReport, Sample as Size};
@@ -27,8 +27,8 @@ const LATELY: f64 = 0.5;
 /// `file:line` that allocated the memory of a device at an address, if PyTorch recorded it.
 pub type LineOf<'a> = &'a dyn Fn(&str, u64) -> PyResult<Option<String>>;
 
-/// The address of a container with the number of its arrays, their bytes, and the last of them.
-type Arrays = (usize, (usize, u64, DeviceBuffer));
+/// The address of a container with its arrays.
+type Filled = (usize, Arrays);
 /// The address of a container with the number of its strings and numbers, their bytes, and the class of the largest.
 type Atoms = (usize, (u64, u64, String));
 
@@ -306,7 +306,7 @@ impl Inspector {
         py: Python<'py>,
         monitor: &Monitor,
         containers: Vec<(Bound<'py, PyAny>, u64)>,
-    ) -> PyResult<(Vec<Arrays>, Vec<Atoms>)> {
+    ) -> PyResult<(Vec<Filled>, Vec<Atoms>)> {
         let due = monitor.book().due_containers();
         let (mut arrays, mut atoms) = (Vec::new(), Vec::new());
         if due.is_empty() {
@@ -322,7 +322,7 @@ impl Inspector {
                 continue;
             }
             let bytes = if let Some(found) = self.arrays_in(container, &monitor.devices)? {
-                let bytes = found.1;
+                let bytes = found.bytes;
                 if is_enough(bytes) {
                     arrays.push((address, found));
                 }
@@ -346,19 +346,15 @@ impl Inspector {
     }
 
     /// The containers that accumulate arrays, which the collector does not know.
-    fn containers_of_arrays(&self, py: Python<'_>, full: Vec<Arrays>) -> PyResult<Vec<Finding>> {
+    fn containers_of_arrays(&self, py: Python<'_>, full: Vec<Filled>) -> PyResult<Vec<Finding>> {
         if full.is_empty() {
             return Ok(Vec::new());
         }
-        let last: Vec<_> = full
-            .iter()
-            .map(|(at, arrays)| (*at, arrays.2.clone()))
-            .collect();
-        let found = self.diagnose_arrays(py, &last)?.into_iter().zip(full);
-        let found = found.filter_map(|(found, (address, (count, bytes, _)))| {
+        let found = self.diagnose_arrays(py, &full)?.into_iter().zip(full);
+        let found = found.filter_map(|(found, (address, arrays))| {
             let diagnosis = Diagnosis {
-                tensors: count,
-                bytes,
+                tensors: arrays.count,
+                bytes: arrays.bytes,
                 ..found?
             };
             Some(Finding {

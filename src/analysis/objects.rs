@@ -221,7 +221,8 @@ impl<'py> Look<'_, 'py> {
                 true => growth::CACHE_WITHOUT_LIMIT,
                 false => match self.purpose_of(accumulator.node, &owner) {
                     Some(purpose) => purpose.of_objects(),
-                    None => growth::OBJECTS_ACCUMULATE,
+                    None if self.can_be_held_weakly(nodes[0]) => growth::OBJECTS_ACCUMULATE,
+                    None => growth::variants::VALUES_ACCUMULATE,
                 },
             };
             let evidence = match group.weight {
@@ -253,6 +254,16 @@ impl<'py> Look<'_, 'py> {
         }
     }
 
+    /// True if `weakref.ref` takes an object.
+    fn can_be_held_weakly(&self, node: u32) -> bool {
+        let class = self.live.object(node).map(|it| it.get_type());
+        let offset = &self.inspector.builtins.type_weakrefoffset;
+        let offset = class.and_then(|class| offset.get(class.as_any()));
+        offset
+            .and_then(|it| int_value(&it))
+            .is_some_and(|it| it != 0)
+    }
+
     /// The name of a class; of a built-in one with what the object is a part of, or what it has.
     fn in_its_class(&self, class: String, accumulator: u32, member: u32) -> String {
         let named = |node: u32| {
@@ -279,7 +290,7 @@ impl<'py> Look<'_, 'py> {
     fn diagnose_atoms(&self, container: usize) -> Option<Diagnosis> {
         let node = self.live.objects.number_at(container)?;
         (self.is_named(node) && !self.has_limit(node)).then(|| Diagnosis {
-            pattern: growth::OBJECTS_ACCUMULATE,
+            pattern: growth::variants::VALUES_ACCUMULATE,
             owner: self.owner(node),
             ..Diagnosis::default()
         })

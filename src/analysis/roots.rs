@@ -13,6 +13,10 @@ use crate::cpython::instances::attribute;
 use crate::cpython::read::printable;
 use crate::cpython::{Builtins, ObjectKind, dict_items, find_item, imported, int_value, text_of};
 
+/// How the words of a thread begin, and of one that waits for its time.
+pub(super) const THREAD: &str = "thread";
+pub(super) const TIMER: &str = "pending timer";
+
 impl<'py> Live<'py> {
     pub(super) fn find_modules(&mut self, py: Python<'py>) {
         // SAFETY: attached; the dict is borrowed from the interpreter.
@@ -54,11 +58,7 @@ impl<'py> Live<'py> {
                 let mut of_thread = self.frames.iter().filter(|frame| frame.thread == number);
                 let waits = of_thread.all(is_of_threading);
                 let is_timer = timer.as_ref().is_some_and(|it| thread.get_type().is(it));
-                let what = if is_timer && waits {
-                    "pending timer"
-                } else {
-                    "thread"
-                };
+                let what = if is_timer && waits { TIMER } else { THREAD };
                 found.push((node, number, format!("{what} `{name}`")));
             }
             true

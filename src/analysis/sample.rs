@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Inspector;
 use super::busy::busy;
 use super::gradient_watch::GradientWatch;
-use super::grown::{GroupKind, Name, example_of};
+use super::grown::{GroupKind, Name, example_of, mark_of};
 use super::purpose::Classes;
 use crate::cpython::instances::attributes;
 use crate::cpython::read::referents;
@@ -269,9 +269,9 @@ impl Inspector {
             } else {
                 GroupKind::Plain
             };
-            let name = (tensor.as_ptr() as usize, buffer.pointer);
-            if made.get(&name.0) == Some(&name.1) && is_held_once(tensor) {
-                left.insert(name.0, name.1);
+            let name = (tensor.as_ptr() as usize, mark_of(&buffer));
+            if made.get(&name.0) == Some(&buffer.pointer) && is_held_once(tensor) {
+                left.insert(name.0, buffer.pointer);
                 continue;
             }
             let DeviceBuffer {

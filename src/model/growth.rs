@@ -210,7 +210,10 @@ impl MoreObjects {
 
 /// An owner without the way to it.
 fn short_owner(owner: &str) -> String {
-    let mut parts = owner.rsplit(" → ");
+    let mut parts = owner
+        .strip_suffix(" → a cached call")
+        .unwrap_or(owner)
+        .rsplit(" → ");
     let last = parts.next().unwrap_or_default();
     let class = parts.next().and_then(|part| {
         let (_, noun) = part.strip_suffix(')')?.rsplit_once('(')?;

@@ -114,8 +114,8 @@ def test_nothing_that_grows_is_a_page_too() -> None:
             assert monitor.headline.startswith("too early to tell")
             monitor.step()
         assert monitor.headline.startswith("tensor memory ")
-        assert "Nothing grows" in monitor.to_html()
-        assert "Nothing grows" in monitor.to_text()
+        assert "No growth was found" in monitor.to_html()
+        assert "No growth was found" in monitor.to_text()
 
 
 def test_what_is_small_and_has_no_graph_is_not_told() -> None:

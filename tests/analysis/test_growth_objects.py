@@ -181,8 +181,8 @@ def test_objects_that_are_not_reported_are_in_the_headline() -> None:
         r"; not reported: ([\d,]+) more objects of `\S*Meter` in `kept`, about", monitor.headline
     )
     assert 500 <= int(number.replace(",", "")) <= len(kept)
-    assert "Nothing grows" not in monitor.to_text()
-    assert "Nothing grows" not in monitor.to_html()
+    assert "No growth was found" not in monitor.to_text()
+    assert "No growth was found" not in monitor.to_html()
 
 
 def test_the_headline_says_what_came_after_the_report() -> None:

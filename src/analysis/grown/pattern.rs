@@ -4,13 +4,16 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use rustc_hash::FxHashSet;
 
-use super::{Diagnosis, GroupKind, Look, Module};
+use super::{Diagnosis, GroupKind, Look, Module, bytes_shown, part_of_whole};
 use crate::analysis::holding::Reaching;
+use crate::analysis::live::Root;
 use crate::analysis::purpose::Classes;
+use crate::analysis::registries::EVENT_LOOP;
+use crate::analysis::roots::{THREAD, TIMER};
 use crate::capture::who_passes_argument;
 use crate::cpython::instances::attribute;
 use crate::cpython::{ObjectKind, dict_items, find_item, int_value};
-use crate::device::{DeviceBuffer, Frameworks};
+use crate::device::Frameworks;
 use crate::diagnose::growth::{self, GrowthPattern};
 use crate::diagnose::in_function;
 use crate::graph::hide_unless_code;
@@ -22,6 +25,18 @@ const VIEWS: usize = 32;
 
 /// The device of tensors on the host.
 const HOST: &str = "cpu";
+
+/// The queues of the standard library, and how many objects up from what accumulates one is looked for.
+const QUEUES: [&str; 7] = [
+    "_queue.SimpleQueue",
+    "asyncio.queues.LifoQueue",
+    "asyncio.queues.PriorityQueue",
+    "asyncio.queues.Queue",
+    "queue.LifoQueue",
+    "queue.PriorityQueue",
+    "queue.Queue",
+];
+const NEAR: usize = 3;
 
 /// In what PyTorch keeps hooks.
 const REGISTRIES: [&str; 16] = [
@@ -115,8 +130,11 @@ impl Look<'_, '_> {
         if REGISTRIES.contains(&last) {
             return Some(growth::variants::HOOKS_ACCUMULATE);
         }
-        let classes = Classes::imported(self.live.py())?;
         let way = self.ways.path_to(accumulator);
+        if let Some(pattern) = self.purpose_in_library(&way, owner, last) {
+            return Some(pattern);
+        }
+        let classes = Classes::imported(self.live.py())?;
         let part_of = |at: usize, name: &str| {
             // SAFETY: attached; the object and the classes are alive.
             let optimizer = self
@@ -132,6 +150,37 @@ impl Look<'_, '_> {
             return Some(growth::variants::PARAMETERS_ACCUMULATE);
         }
         is_part("state").then_some(growth::variants::OPTIMIZER_STATE_GROWS)
+    }
+
+    /// What the standard library keeps at the end of a way, by whose part it is: `last` is the last name of the owner.
+    fn purpose_in_library(&self, way: &[u32], owner: &str, last: &str) -> Option<GrowthPattern> {
+        if self.has_threads(*way.last()?) {
+            return Some(growth::variants::KEPT_BY_THREADS);
+        }
+        if last == "_registry" && owner.contains("weakref.finalize") {
+            return Some(growth::variants::FINALIZERS_ACCUMULATE);
+        }
+        let is_loop = owner.contains(EVENT_LOOP) || owner.contains("EventLoop");
+        if is_loop && matches!(last, "_scheduled" | "_ready") {
+            return Some(growth::variants::CALLBACKS_WAIT);
+        }
+        let mut near = way.iter().rev().take(NEAR);
+        let is_queue = near.any(|&node| {
+            let object = self.live.object(node);
+            object.is_some_and(|it| QUEUES.contains(&self.inspector.type_name(&it).as_str()))
+        });
+        is_queue.then_some(growth::variants::QUEUE_GROWS)
+    }
+
+    /// True if what accumulates has threads, hardly anything else: `threading` has them too until they end.
+    fn has_threads(&self, accumulator: u32) -> bool {
+        let is_thread = |node: u32| match self.live.root(node) {
+            Root::Library(words) => words.starts_with(THREAD) || words.starts_with(TIMER),
+            _ => false,
+        };
+        let held = self.live.graph().targets(accumulator);
+        let threads = held.iter().filter(|&&it| is_thread(it)).count();
+        threads > 0 && 10 * threads >= 9 * held.len()
     }
 
     /// How much less most of some tensors show than they keep, if they are views and nothing shows the rest.
@@ -162,9 +211,7 @@ impl Look<'_, '_> {
         if 10 * views.count() < 9 * some.len() {
             return None;
         }
-        let (part, whole) = example?;
-        let (part, whole) = (human_bytes(part), human_bytes(whole));
-        Some(format!("the youngest shows {part} of {whole}"))
+        example.map(|(part, whole)| part_of_whole(part, whole))
     }
 
     /// True for a tensor of PyTorch's, false for an array of another framework.
@@ -283,19 +330,4 @@ impl Look<'_, '_> {
                 })
             })
     }
-}
-
-/// The bytes of what a tensor shows, by its shape; those of its memory if its type does not say how large one item is.
-fn bytes_shown(buffer: &DeviceBuffer) -> u64 {
-    let dtype = buffer.dtype.as_deref().unwrap_or_default();
-    let digits = dtype.trim_start_matches(|it: char| !it.is_ascii_digit());
-    let digits = digits.split(|it: char| !it.is_ascii_digit()).next();
-    let bits = digits.and_then(|it| it.parse::<u64>().ok());
-    let each = match (bits, dtype) {
-        (_, "bool") => 1,
-        (Some(bits), _) if bits >= 8 => bits / 8,
-        _ => return buffer.bytes,
-    };
-    let shape = buffer.shape.as_deref().unwrap_or_default();
-    shape.iter().product::<u64>() * each
 }

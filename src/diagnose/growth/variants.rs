@@ -1,6 +1,6 @@
 //! Patterns that have the page of another one and say something more particular.
 
-use super::{CONTAINER_GROWS, GrowthPattern, MODEL_COPIES};
+use super::{CONTAINER_GROWS, GrowthPattern, MODEL_COPIES, OBJECTS_ACCUMULATE, THREADS_GROW};
 
 /// As [`MODEL_COPIES`], of tensors on the host.
 pub const MODEL_COPIES_ON_HOST: GrowthPattern = GrowthPattern {
@@ -64,4 +64,59 @@ pub const ARRAY_GROWS: GrowthPattern = GrowthPattern {
     advice: "Keep the part that you need (`past = past[-n:]`), start again with each sequence, or \
              write into an array of fixed length. Each concatenation also copies all of it.",
     keeps_graphs: false,
+};
+
+/// As [`ARRAYS_ACCUMULATE`], of views that show a small part of what they keep.
+pub const VIEWS_OF_ARRAYS_ACCUMULATE: GrowthPattern = GrowthPattern {
+    what: "{owner} accumulates arrays that are views of larger arrays",
+    advice: "Store `.copy()` of each view, which keeps its own part only: a view keeps the whole array alive. If \
+             that is still too much, limit the size of the container (`collections.deque(maxlen=...)`), or \
+             clear it.",
+    ..ARRAYS_ACCUMULATE
+};
+
+/// As [`OBJECTS_ACCUMULATE`], of what has no weak references, such as strings and tuples.
+pub const VALUES_ACCUMULATE: GrowthPattern = GrowthPattern {
+    advice: "Limit its size (`collections.deque(maxlen=...)`), delete entries that are no longer needed, or \
+             write them to disk.",
+    ..OBJECTS_ACCUMULATE
+};
+
+/// As [`CONTAINER_GROWS`], of threads.
+pub const KEPT_BY_THREADS: GrowthPattern = GrowthPattern {
+    what: "{owner} accumulates threads that have not ended, and what these keep",
+    advice: THREADS_GROW.advice,
+    ..CONTAINER_GROWS
+};
+
+/// As [`CONTAINER_GROWS`], of a queue.
+pub const QUEUE_GROWS: GrowthPattern = GrowthPattern {
+    what: "{owner}, a queue, is given more than is taken out of it",
+    advice: "Give the queue a limit (`maxsize=`), so that what fills it waits, or take out more. If it is the queue \
+             of an executor, wait for results before you submit more.",
+    ..CONTAINER_GROWS
+};
+
+/// As [`CONTAINER_GROWS`], of what `weakref.finalize` is to call.
+pub const FINALIZERS_ACCUMULATE: GrowthPattern = GrowthPattern {
+    what: "{owner} accumulates finalizers, and what these keep",
+    advice: "A finalizer keeps its function and the arguments until its object has gone. Give it only what it needs, \
+             make one for each object, or call `detach()` on what `weakref.finalize()` returned.",
+    ..CONTAINER_GROWS
+};
+
+/// As [`CONTAINER_GROWS`], of what an event loop is to call.
+pub const CALLBACKS_WAIT: GrowthPattern = GrowthPattern {
+    what: "{owner} accumulates callbacks that wait in the event loop, and what these keep",
+    advice: "Cancel what is no longer needed: `cancel()` of the task, or of the handle that `call_later()` \
+             returned.",
+    ..CONTAINER_GROWS
+};
+
+/// As [`CONTAINER_GROWS`], of what an event loop has too.
+pub const TASKS_WAIT: GrowthPattern = GrowthPattern {
+    what: "{owner} accumulates tasks or timers that wait in the event loop, and what these keep",
+    advice: "`cancel()` each that is no longer needed: the event loop has them too, so that removing them from the \
+             container is not enough. Or let fewer wait at a time (`asyncio.Semaphore`).",
+    ..CONTAINER_GROWS
 };

@@ -10,7 +10,7 @@ use crate::render::live_sentences::{
 pub fn growth(report: &GrowthReport) -> String {
     let mut text = sentence(&growth_headline(report)) + "\n";
     if report.notes.is_empty() && is_clean(report) {
-        text += "Nothing grows.\n";
+        text += "No growth was found.\n";
     }
     text.extend(report.found.iter().map(|it| grown(&it.growth) + "\n"));
     text.extend(report.cleared.iter().map(|it| cleared(it) + ".\n"));

@@ -68,7 +68,7 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
     Page {
         title: match count {
             0 if early => "Too early to tell".to_owned(),
-            0 if is_clean(report) => "Nothing grows".to_owned(),
+            0 if is_clean(report) => "No growth was found".to_owned(),
             0 => "Nothing to report".to_owned(),
             1 if report.found[0].growth.bytes_per_step >= 1.0 => {
                 let growth = &report.found[0].growth;

@@ -254,7 +254,7 @@ fn a_page_of_nothing_is_a_page_too() {
     assert!(diff(&Diff::default()).contains("No change in memory"));
     retention(&Retention::default());
     let process = Process::default();
-    assert!(growth(&GrowthReport::default(), &process).contains("Nothing grows"));
+    assert!(growth(&GrowthReport::default(), &process).contains("No growth was found"));
     post_mortem(&PostMortem::default(), Looked::default(), &process);
 }
 
