@@ -3,17 +3,21 @@
 use petgraph::graph::NodeIndex;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyWeakrefReference};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::live::{Extra, Live, Root};
 use crate::capture::{Classes, Description, ReferenceName, Standing, WeakReferences, describe};
 use crate::cpython::read::{printable, referents};
-use crate::cpython::{Descriptor, ObjectKind, class_items, text_of};
+use crate::cpython::{Descriptor, ObjectKind, class_items, dict_items, text_of};
 use crate::device::{ArrayReference, Frameworks};
 use crate::diagnose::{NamedPath, NamedRoot};
 use crate::graph::{Gap, LeakEdge, LeakGraph, LeakNode, fold, hide_unless_code, hide_values};
 use crate::model::redact::shorten;
+
+/// The class of what each thread has for a `threading.local`.
+const SENTINEL: &str = "_thread._localdummy";
 
 /// The names of references and descriptions of objects on some paths.
 ///
@@ -22,8 +26,8 @@ pub struct Naming<'a, 'py> {
     live: &'a Live<'py>,
     names: FxHashMap<(u32, u32), ReferenceName>,
     descriptions: FxHashMap<u32, Description>,
-    /// Left out of paths: a context seems to hold the values itself.
-    parts_of_contexts: FxHashSet<u32>,
+    /// Left out of paths: a context seems to hold the values itself, a `threading.local` the attributes.
+    hidden_parts: FxHashSet<u32>,
     /// Values of the program and folders are left out: see [`Inspector::redact`].
     redacts: bool,
 }
@@ -40,7 +44,7 @@ impl<'a, 'py> Naming<'a, 'py> {
             live,
             names: FxHashMap::default(),
             descriptions: FxHashMap::default(),
-            parts_of_contexts: FxHashSet::default(),
+            hidden_parts: FxHashSet::default(),
             redacts: inspector.redacts(),
         };
         let mut wanted: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
@@ -91,18 +95,19 @@ impl<'a, 'py> Naming<'a, 'py> {
                 },
             };
             if let Some(object) = live.object(node)
-                && is_part_of_context(&description.type_name, &object)
+                && (is_part_of_context(&description.type_name, &object)
+                    || !of_threads(inspector, &object).is_empty())
             {
-                naming.parts_of_contexts.insert(node);
+                naming.hidden_parts.insert(node);
             }
             naming.descriptions.insert(node, description);
         }
         naming
     }
 
-    /// True for what paths leave out: see [`Live::is_part_of_context`].
+    /// True for what paths leave out.
     pub fn is_left_out(&self, node: u32) -> bool {
-        self.parts_of_contexts.contains(&node)
+        self.hidden_parts.contains(&node)
     }
 
     /// The path along some nodes, in words, from the first on.
@@ -135,7 +140,7 @@ impl<'a, 'py> Naming<'a, 'py> {
         let mut chain = LeakGraph::default();
         let mut before: Option<(NodeIndex, u32)> = None;
         for (position, &node) in nodes.iter().enumerate() {
-            if let (Some((place, _)), true) = (before, self.parts_of_contexts.contains(&node)) {
+            if let (Some((place, _)), true) = (before, self.hidden_parts.contains(&node)) {
                 before = Some((place, node));
                 continue;
             }
@@ -318,6 +323,16 @@ fn name_by_library(
     addresses: &[usize],
     names: &mut [ReferenceName],
 ) {
+    for (dictionary, sentinel) in of_threads(inspector, object) {
+        let attributes = match is_of_this_thread(&sentinel) {
+            Some(true) => "__dict__",
+            Some(false) => "__dict__ of another thread",
+            None => "__dict__ of a thread",
+        };
+        let all = names.iter_mut().zip(addresses);
+        all.filter(|(_, address)| **address == dictionary)
+            .for_each(|(name, _)| *name = ReferenceName::Attribute(attributes.to_owned()));
+    }
     let nameless = names.iter_mut().zip(addresses);
     let nameless = nameless.filter(|(name, _)| **name == ReferenceName::Unnamed);
     match inspector.type_name(object).as_str() {
@@ -345,6 +360,40 @@ fn name_by_library(
         }
         _ => {}
     }
+}
+
+/// The dictionaries of attributes that a `threading.local` has, given the dictionary of these, each with what a thread
+/// keeps so that it stays (`_local_create_dummy` in Modules/_threadmodule.c).
+fn of_threads<'py>(
+    inspector: &Inspector,
+    object: &Bound<'py, PyAny>,
+) -> Vec<(usize, Bound<'py, PyAny>)> {
+    let mut found = Vec::new();
+    if object.is_exact_instance_of::<PyDict>() {
+        dict_items(object, &mut |key, value| {
+            let key = key.cast_exact::<PyWeakrefReference>().ok();
+            let sentinel = key.and_then(|key| key.upgrade());
+            let sentinel = sentinel.filter(|it| inspector.type_name(it) == SENTINEL);
+            let is_one = sentinel.is_some();
+            found.extend(sentinel.map(|it| (value.as_ptr() as usize, it)));
+            is_one
+        });
+    }
+    found
+}
+
+/// True if this thread has the sentinel, false if another has; `None` if that is not known.
+fn is_of_this_thread(sentinel: &Bound<'_, PyAny>) -> Option<bool> {
+    // SAFETY: attached; the dictionary is borrowed from the thread.
+    let own =
+        unsafe { Bound::from_borrowed_ptr_or_opt(sentinel.py(), ffi::PyThreadState_GetDict()) };
+    let (mut knows_some, mut has_it) = (false, false);
+    dict_items(&own?, &mut |_, value| {
+        knows_some |= value.get_type().is(&sentinel.get_type());
+        has_it |= value.is(sentinel);
+        true
+    });
+    knows_some.then_some(has_it)
 }
 
 /// True for the types of which a context consists (Python/hamt.c): nobody knows them.

@@ -1,10 +1,11 @@
-"""What context variables keep: copies of a context share the values, and each keeps them."""
+"""What context variables keep, whose values copies of a context share, and thread locals."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import gc
+import threading
 import weakref
 from collections.abc import Iterator
 
@@ -95,3 +96,34 @@ def test_the_tasks_of_a_handler_keep_what_it_has_set() -> None:
     assert "(Task)" in "".join(found)
     timers = [it for it in found if it.startswith("running event loop → ._scheduled")]
     assert len(timers) == 1, found
+
+
+local = threading.local()
+
+
+def test_each_thread_has_attributes_of_its_own() -> None:
+    thing = Thing()
+    seen = weakref.ref(thing)
+    ready, end = threading.Event(), threading.Event()
+
+    def work(given: list[Thing]) -> None:
+        local.thing = given.pop()
+        ready.set()
+        end.wait()
+
+    thread = threading.Thread(target=work, args=[[thing]])
+    thread.start()
+    try:
+        ready.wait()
+        local.thing = thing
+        del thing
+        found = words(seen)
+        assert found[0].endswith("→ `local` (_local) → .thing"), found
+        assert "another thread" in found[1] or "a thread" in found[1], found
+        assert "internal" not in "".join(found), found
+        del local.thing
+        assert seen() is not None
+    finally:
+        end.set()
+        thread.join()
+    assert seen() is None
