@@ -389,7 +389,7 @@ fn is_of_this_thread(sentinel: &Bound<'_, PyAny>) -> Option<bool> {
         unsafe { Bound::from_borrowed_ptr_or_opt(sentinel.py(), ffi::PyThreadState_GetDict()) };
     let (mut knows_some, mut has_it) = (false, false);
     dict_items(&own?, &mut |_, value| {
-        knows_some |= value.get_type().is(&sentinel.get_type());
+        knows_some |= value.get_type().is(sentinel.get_type());
         has_it |= value.is(sentinel);
         true
     });
