@@ -75,7 +75,8 @@ test-rust: $(VENV)/.made
 # A file at a time for each core, and for two more, as many wait for a program or a browser. PyTorch and a browser in each
 # want about 2 GB of memory. The files that need no PyTorch have workers without it.
 WORKERS ?= $$($(PY) -c 'import os; print(min(8, (os.cpu_count() or 1) + 2))')
-PYTEST = $(PY) -m pytest -m "not gpu and not long" --sampled -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST = $(PY) -m pytest -m "not gpu and not long" --sampled -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
+    --durations 15 --durations-min 10
 test-python: $(VENV)/.tested-with $(VENV)/.built programs
 	$(PYTEST) --frameworks=without
 	$(PYTEST) --frameworks=with
