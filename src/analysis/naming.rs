@@ -363,7 +363,8 @@ fn name_by_library(
 }
 
 /// The dictionaries of attributes that a `threading.local` has, given the dictionary of these, each with what a thread
-/// keeps so that it stays (`_local_create_dummy` in Modules/_threadmodule.c).
+/// keeps so that it stays (`_local_create_dummy` in Modules/_threadmodule.c; since 3.13 `create_localsdict`, where that is
+/// the key itself and no weak reference to it).
 fn of_threads<'py>(
     inspector: &Inspector,
     object: &Bound<'py, PyAny>,
@@ -371,8 +372,10 @@ fn of_threads<'py>(
     let mut found = Vec::new();
     if object.is_exact_instance_of::<PyDict>() {
         dict_items(object, &mut |key, value| {
-            let key = key.cast_exact::<PyWeakrefReference>().ok();
-            let sentinel = key.and_then(|key| key.upgrade());
+            let sentinel = match key.cast_exact::<PyWeakrefReference>() {
+                Ok(weak) => weak.upgrade(),
+                Err(_) => Some(key.clone()),
+            };
             let sentinel = sentinel.filter(|it| inspector.type_name(it) == SENTINEL);
             let is_one = sentinel.is_some();
             found.extend(sentinel.map(|it| (value.as_ptr() as usize, it)));
