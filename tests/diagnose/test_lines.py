@@ -330,6 +330,29 @@ def test_the_with_that_keeps_an_exception_is_the_line(modules: Modules) -> None:
     assert leak.patch.line == line
 
 
+KEPT = """
+import numpy
+
+
+class Kept:
+    def __init__(self):
+        self.data = numpy.zeros(1024)
+        self.me = self
+"""
+
+
+def test_no_line_is_named_once_another_file_may_have_made_it(modules: Modules) -> None:
+    """A notebook reloads modules: what was read of them before does not count."""
+    kept = modules.load("lines_of_kept", KEPT)
+    other = modules.load("lines_of_other", "import lines_of_kept\n")
+    for _ in range(2):
+        (leak,) = leaks_of(kept.Kept)
+        assert leak.source is not None
+    Path(other.__file__).write_text("import lines_of_kept\n\n\ndef tie(it):\n    it.me = it\n")
+    (leak,) = leaks_of(kept.Kept)
+    assert leak.source is None
+
+
 SHARED = """\
 import numpy
 

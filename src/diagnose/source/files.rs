@@ -3,6 +3,7 @@
 use std::fs::{File, metadata, read_dir};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use super::syntax::SIZE_LIMIT;
 
@@ -22,6 +23,11 @@ pub const BYTES: u64 = 32 << 20;
 
 /// A program of more files is not searched.
 pub const FILES: usize = 2000;
+
+/// When a file was last changed; `None` if that is not known.
+pub fn modified(file: &str) -> Option<SystemTime> {
+    metadata(file).and_then(|facts| facts.modified()).ok()
+}
 
 /// The text of a source file; `None` if it is none: missing, too large, not a file, not UTF-8.
 pub fn read(path: &Path) -> Option<String> {

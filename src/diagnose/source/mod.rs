@@ -17,6 +17,7 @@ mod program;
 mod project;
 mod reference;
 mod release;
+mod remembered;
 mod signs;
 mod sources;
 mod stores;
@@ -26,11 +27,8 @@ mod uses;
 mod weak;
 mod written;
 
-use std::fs::metadata;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 
-use self::cache::Cache;
 use self::change::{Candidate, Change};
 use self::container::{put_into, registers};
 use self::edit::{line_edits, unified};
@@ -48,87 +46,19 @@ use crate::model::source::{Patch, SourceLines};
 
 /// Maximum number of leaks of a report for which source is read.
 const LEAKS: usize = 20;
-/// What was shown for a leak, by what decides it: a watch may tell of the same one after every collection.
-static SHOWN: Cache<u64, Shown> = Cache::new(512);
 
 /// Adds to the leaks of a report the program's own lines, and the change of them if nothing is found that could notice it.
 ///
 /// Reads files, which may take a while: never call it while the program waits for a collection.
 pub fn show_source(report: &mut Report, program: &Program) {
     let mut sources = Sources::new(program);
+    let files = remembered::state_of(program);
     for leak in report.leaks.iter_mut().take(LEAKS) {
         if leak.is_library() && !is_of_own_variable(leak) {
             continue;
         }
-        let asked = what_is_asked(leak, program);
-        if let Some(shown) = SHOWN.get(&asked) {
-            shown.add_to(leak);
-        } else {
-            show(leak, &mut sources);
-            SHOWN.insert(asked, Shown::of(leak));
-        }
+        remembered::or(leak, files, |leak| show(leak, &mut sources));
     }
-}
-
-/// What the source adds to a leak.
-#[derive(Clone)]
-struct Shown {
-    source: Option<SourceLines>,
-    patch: Option<Patch>,
-    /// Where the reference of each cut is made.
-    cuts: Vec<CutPlace>,
-}
-
-type CutPlace = (Option<Location>, Option<String>, Vec<Location>);
-
-impl Shown {
-    fn of(leak: &Leak) -> Self {
-        let place = |cut: &Cut| {
-            let Cut {
-                location,
-                in_class,
-                candidates,
-                ..
-            } = cut.clone();
-            (location, in_class, candidates)
-        };
-        Self {
-            source: leak.source.clone(),
-            patch: leak.patch.clone(),
-            cuts: leak.cuts.iter().map(place).collect(),
-        }
-    }
-
-    fn add_to(self, leak: &mut Leak) {
-        (leak.source, leak.patch) = (self.source, self.patch);
-        for (cut, place) in leak.cuts.iter_mut().zip(self.cuts) {
-            (cut.location, cut.in_class, cut.candidates) = place;
-        }
-    }
-}
-
-/// A hash of all that decides what is shown for a leak, but for other files that were changed meanwhile: they are not as the
-/// process has read them.
-fn what_is_asked(leak: &Leak, program: &Program) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (&program.files, program.is_typed_in).hash(&mut hasher);
-    format!("{:?}", leak.origin).hash(&mut hasher);
-    for file in &leak.origin.files {
-        let changed = metadata(file).and_then(|facts| facts.modified());
-        changed.ok().hash(&mut hasher);
-    }
-    (&leak.pattern, &leak.advice.text).hash(&mut hasher);
-    for step in &leak.cycle {
-        (step.node, &step.edge, &step.label, &step.location).hash(&mut hasher);
-    }
-    for node in &leak.graph.nodes {
-        (node.kind, &node.label, &node.location).hash(&mut hasher);
-    }
-    for cut in &leak.cuts {
-        (cut.source, cut.target, cut.proven).hash(&mut hasher);
-        (&cut.owner, &cut.edge, &cut.location, &cut.in_class).hash(&mut hasher);
-    }
-    hasher.finish()
 }
 
 /// True for what a known leak of a library is avoided by in the program: a variable of its function, such as the `info` of

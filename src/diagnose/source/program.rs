@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustc_hash::FxHasher;
 
 use super::cache::Cache;
-use super::files::{BYTES, FILES, module_name, read, read_bytes, words};
+use super::files::{BYTES, FILES, modified, module_name, read, read_bytes, words};
 
 /// What imports modules by the names in strings.
 const BY_NAME: [&str; 5] = [
@@ -62,8 +63,8 @@ struct Facts {
     words: Vec<u32>,
 }
 
-/// Of the files of the program, as they were when first read: who wants to show one looks whether it is still that.
-static KNOWN: Cache<String, Arc<Facts>> = Cache::new(2 * FILES);
+/// Of each file as it was at a time.
+static KNOWN: Cache<(String, Option<SystemTime>), Arc<Facts>> = Cache::new(2 * FILES);
 
 impl Imports {
     /// Reads the files that are not known; `None` if they are too large in all.
@@ -107,8 +108,9 @@ impl Imports {
 }
 
 impl Facts {
-    fn of(file: &String) -> Arc<Self> {
-        if let Some(known) = KNOWN.get(file) {
+    fn of(file: &str) -> Arc<Self> {
+        let state = (file.to_owned(), modified(file));
+        if let Some(known) = KNOWN.get(&state) {
             return known;
         }
         let text = read(Path::new(file)).unwrap_or_default();
@@ -121,7 +123,7 @@ impl Facts {
             imports: in_statements(&text),
             words: hashes,
         });
-        KNOWN.insert(file.clone(), Arc::clone(&facts));
+        KNOWN.insert(state, Arc::clone(&facts));
         facts
     }
 

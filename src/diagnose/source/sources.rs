@@ -2,12 +2,11 @@
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
-use std::fs::metadata;
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-use super::files::{FILES, read};
+use super::files::{FILES, modified, read};
 use super::program::Imports;
 use super::syntax::Syntax;
 use super::written::Source;
@@ -97,7 +96,7 @@ fn unchanged(file: &str) -> Option<Syntax> {
     if file.starts_with('<') {
         return None;
     }
-    let changed = metadata(file).and_then(|facts| facts.modified()).ok()?;
+    let changed = modified(file)?;
     if !is_library_file(file) && LOADED.get().is_some_and(|&loaded| changed > loaded) {
         return None;
     }
