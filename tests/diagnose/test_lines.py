@@ -255,7 +255,9 @@ class Probe:
         ("layer.register_forward_hook(self.save)", True),
         ("layer.register_backward_hook(self.save)", True),
         ("layer.register_forward_hook(self.save), str(self.save)", False),
-        ("add(layer, self.save)", False),
+        ("add(layer, self.save)", True),
+        ("add(layer, hook=self.save)", True),
+        ("add(layer, getattr(self, 'save'))", False),
     ],
 )
 def test_the_call_that_registers_a_method_is_the_line(
@@ -266,9 +268,69 @@ def test_the_call_that_registers_a_method_is_the_line(
     module = module_of(text, modules)
     (leak,) = leaks_of(lambda: module.Probe(torch.nn.Linear(64, 64)))
     assert (leak.source is not None) is is_named
-    begin = "        layer.register" if is_named else "    def save"
+    begin = f"        {register}" if is_named else "    def save"
     line = text[: text.index(begin)].count("\n") + 1
     assert f"lines_of_owner.py:{line}: " in " ".join(leak.to_text().split())
+
+
+GIVEN = """
+import collections
+import sched
+
+import numpy
+
+
+class Bus:
+    def __init__(self):
+        self.handlers = collections.defaultdict(list)
+
+    def on(self, name, handler):
+        self.handlers[name].append(handler)
+
+
+class Stops:
+    def __init__(self):
+        self.stop = self.tick
+
+    def tick(self):
+        pass
+
+
+class Ticks:
+    def __init__(self):
+        self.data = numpy.zeros(1024)
+        self.keeper = {keeper}
+        {gives}
+
+    def tick(self):
+        pass
+{more}
+"""
+
+
+@pytest.mark.parametrize(
+    ("keeper", "gives", "more", "is_named"),
+    [
+        ("Bus()", "self.keeper.on('start', self.tick)", "", True),
+        ("sched.scheduler()", "self.keeper.enter(10, 1, self.tick)", "", True),
+        (
+            "sched.scheduler()",
+            "self.keeper.enter(10, 1, argument=[self.tick], action=print)",
+            "",
+            True,
+        ),
+        ("Bus()", "self.keeper.on('start', self.tick); str(self.tick)", "", False),
+        ("Bus()", "self.keeper.on('start', self.tick)", "class Both(Ticks, Stops): ...", False),
+    ],
+)
+def test_where_a_method_is_given_away_is_the_line(
+    keeper: str, gives: str, more: str, *, is_named: bool, modules: Modules
+) -> None:
+    text = GIVEN.replace("{keeper}", keeper).replace("{gives}", gives).replace("{more}", more)
+    (leak,) = leaks_of(module_of(text, modules).Ticks)
+    line = text[: text.index(gives)].count("\n") + 1
+    assert (leak.source is not None and leak.source.marked == line) is is_named
+    assert (f"lines_of_owner.py:{line}: " in " ".join(leak.to_text().split())) is is_named
 
 
 AROUND = """

@@ -2,11 +2,9 @@
 
 use tree_sitter::Node;
 
-use super::held::last_part;
 use super::reference::named_function;
 use super::stores::{Store, is_called};
 use super::syntax::{Syntax, all, children, functions_around, is_field, is_named, lines, scope};
-use crate::capture::is_library_file;
 use crate::diagnose::case::short;
 use crate::model::report::{Leak, Node as Object, NodeKind};
 
@@ -41,37 +39,6 @@ pub fn put_into<'s>(
     });
     let only = found.next()?;
     found.next().is_none().then_some(only)
-}
-
-/// The one call that registers the bound method that the cycle goes through behind an object, as a hook:
-/// `layer.register_forward_hook(self.save)`. `None` if the file does anything else with the method than to call it.
-pub fn registers<'s>(leak: &Leak, target: u32, syntax: &'s Syntax) -> Option<Node<'s>> {
-    let is_hook = leak.cycle.iter().any(|step| step.edge.contains("_hooks"));
-    let objects = behind_containers(leak, target);
-    // A library may keep it in an object of its own.
-    let is_librarys = |object: &&&Object| {
-        let place = object.location.as_ref();
-        object.kind == NodeKind::Object && place.is_some_and(|it| is_library_file(&it.file))
-    };
-    let kept = objects.iter().find(|object| !is_librarys(object))?;
-    let method = short(kept.label.strip_prefix("bound method ")?);
-    let mut values = all(syntax.root()).into_iter().filter(|node| {
-        let name = node.child_by_field_name("attribute");
-        let is_called = node
-            .parent()
-            .is_some_and(|call| call.kind() == "call" && is_field(call, "function", *node));
-        node.kind() == "attribute"
-            && name.is_some_and(|name| syntax.of(name) == method)
-            && !is_called
-    });
-    let only = values
-        .next()
-        .filter(|_| is_hook && values.next().is_none())?;
-    let list = only.parent()?;
-    let call = list.parent().filter(|call| call.kind() == "call")?;
-    let function = call.child_by_field_name("function")?;
-    let name = last_part(syntax.of(function));
-    (list.kind() == "argument_list" && name.starts_with("register_")).then_some(call)
 }
 
 /// The objects of the cycle from the one with this number on, without the containers at the beginning.

@@ -22,6 +22,7 @@ mod signs;
 mod sources;
 mod stores;
 mod syntax;
+mod taken;
 mod unlike;
 mod uses;
 mod weak;
@@ -30,7 +31,7 @@ mod written;
 use std::path::Path;
 
 use self::change::{Candidate, Change};
-use self::container::{put_into, registers};
+use self::container::put_into;
 use self::edit::{line_edits, unified};
 use self::files::read;
 use self::place::{Made, made, put};
@@ -39,6 +40,7 @@ use self::reference::{Reference, show_around, shown};
 use self::sources::Sources;
 pub use self::sources::{Program, remember_start};
 use self::syntax::Syntax;
+use self::taken::{expression, taken};
 use self::written::Source;
 use crate::capture::{ClassSource, ReferenceName, is_library_file};
 use crate::model::report::{Cut, Leak, Location, Node as Object, NodeKind, Report};
@@ -118,6 +120,10 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
                 file,
                 &reference,
             );
+            let is_container = to.kind == NodeKind::Container;
+            if is_container && put.is_none() && leak.patch.is_none() {
+                show_taken(leak, sources);
+            }
         }
         Made::OneOf(places) => {
             for like in leak.cuts.iter_mut().filter(|it| it.is_like(&cut)) {
@@ -179,7 +185,7 @@ fn is_item(edge: &str) -> bool {
     edge.starts_with('[') || edge == ReferenceName::Member.to_string()
 }
 
-/// Shows where a variable gets its value, or what is given to a library.
+/// Shows where a variable gets its value, or where a bound method is given away.
 fn show_variable(leak: &mut Leak, cut: &Cut, is_only_cut: bool, sources: &mut Sources) {
     let nodes = &leak.graph.nodes;
     let (from, to) = (&nodes[cut.source as usize], &nodes[cut.target as usize]);
@@ -196,15 +202,38 @@ fn show_variable(leak: &mut Leak, cut: &Cut, is_only_cut: bool, sources: &mut So
         let Some(syntax) = sources.load(file) else {
             continue;
         };
-        let stored = reference.find(syntax, file);
-        let Some(made) = stored.or_else(|| registers(leak, cut.target, syntax)) else {
+        let Some(stored) = reference.find(syntax, file) else {
             continue;
         };
-        let changed = stored.filter(|_| is_only_cut);
-        (leak.source, leak.patch) = lines_and_change(leak, made, changed, syntax, file, &reference);
+        let changed = is_only_cut.then_some(stored);
+        (leak.source, leak.patch) =
+            lines_and_change(leak, stored, changed, syntax, file, &reference);
         return;
     }
-    without_class(leak, cut, sources);
+    show_taken(leak, sources);
+    if leak.source.is_none() {
+        without_class(leak, cut, sources);
+    }
+}
+
+/// Shows where the program gives a bound method away, in the place of what keeps it.
+fn show_taken(leak: &mut Leak, sources: &mut Sources) {
+    let Some((file, start)) = taken(leak, sources) else {
+        return;
+    };
+    let Some(syntax) = sources.get(&file) else {
+        return;
+    };
+    let Some(node) = expression(syntax, start) else {
+        return;
+    };
+    let line = node.start_position().row as u32 + 1;
+    let is_marked = leak.source.as_ref();
+    let is_shown = is_marked.is_some_and(|it| (&*it.file, it.marked) == (&*file, line));
+    if let Some(mut source) = shown(syntax, node, &file).filter(|_| !is_shown) {
+        show_around(&mut source, syntax, node);
+        leak.source = Some(source);
+    }
 }
 
 /// Gives a cut, and all that the same code made, another place.

@@ -1,0 +1,138 @@
+//! Where the program takes a bound method off its object, to give it away: `bus.on("start", self.start)`.
+
+use tree_sitter::Node;
+
+use super::family::bases;
+use super::files::words;
+use super::sources::Sources;
+use super::syntax::{Syntax, all, children, functions_around, is_field, lines, scope};
+use super::written::Source;
+use crate::capture::is_library_file;
+use crate::diagnose::case::short;
+use crate::model::report::{Leak, Location};
+
+/// One expression that takes it.
+struct Taken {
+    file: String,
+    /// The number of its first byte in the file.
+    start: usize,
+    /// False for a string that may name it.
+    is_sure: bool,
+    /// The class with a method of its own by this name, whose object `self` is there.
+    class: Option<String>,
+}
+
+/// The file, and the number of the first byte in it, of the only expression of the program that takes a bound method of
+/// which the advice speaks; `None` if there are several, or one could not be seen.
+pub fn taken(leak: &Leak, sources: &mut Sources) -> Option<(String, usize)> {
+    let (method, at) = method(leak)?;
+    let known = &leak.origin.files;
+    let files = sources.load_having(method, known)?;
+    let mut found = Vec::new();
+    for source in sources.of(&files) {
+        let nodes = all(source.syntax.root()).into_iter();
+        let takes = nodes.filter(|node| takes(source.syntax, *node, method));
+        found.extend(takes.map(|node| Taken {
+            file: source.file.to_owned(),
+            start: node.start_byte(),
+            is_sure: node.kind() == "attribute",
+            class: class_of_self(source, node, method, at),
+        }));
+    }
+    found.retain(|it| {
+        let class = it.class.as_ref();
+        !class.is_some_and(|name| has_no_subclass(name, known, sources))
+    });
+    match found.pop() {
+        Some(only) if only.is_sure && found.is_empty() => Some((only.file, only.start)),
+        _ => None,
+    }
+}
+
+/// The name of the class whose method an expression `self.…` is in, if it has a method of its own by the same name, which
+/// is not the one that is defined at a place.
+fn class_of_self(
+    source: Source<'_>,
+    node: Node<'_>,
+    method: &str,
+    at: &Location,
+) -> Option<String> {
+    let syntax = source.syntax;
+    let receiver = node.child_by_field_name("object")?;
+    let function = *functions_around(node).last()?;
+    let class = scope(function).filter(|it| it.kind() == "class_definition")?;
+    let parameters = children(function.child_by_field_name("parameters")?);
+    let is_self = parameters
+        .first()
+        .is_some_and(|first| syntax.of(*first) == syntax.of(receiver));
+    let is_only = syntax.bindings(function, syntax.of(receiver)).len() == 1;
+    let (first, last) = lines(class);
+    let is_its = source.file == at.file && (first..=last).contains(&(at.line as usize));
+    let has_own = !syntax.bindings(class, method).is_empty();
+    let name = class.child_by_field_name("name")?;
+    (is_self && is_only && has_own && !is_its).then(|| syntax.of(name).to_owned())
+}
+
+/// True if no class of the program names a class among its bases.
+fn has_no_subclass(name: &str, known: &[String], sources: &mut Sources) -> bool {
+    let Some(files) = sources.load_having(name, known) else {
+        return false;
+    };
+    sources.of(&files).into_iter().all(|source| {
+        let nodes = all(source.syntax.root()).into_iter();
+        let mut classes = nodes.filter(|node| node.kind() == "class_definition");
+        classes.all(|class| {
+            let bases = bases(class);
+            bases
+                .iter()
+                .all(|base| !words(source.syntax.of(*base)).any(|word| word == name))
+        })
+    })
+}
+
+/// The expression that is shown for what begins there: the call that is given the method.
+pub fn expression(syntax: &Syntax, start: usize) -> Option<Node<'_>> {
+    let mut nodes = all(syntax.root()).into_iter();
+    let taken = nodes.rfind(|node| node.kind() == "attribute" && node.start_byte() == start)?;
+    Some(given_to(taken).unwrap_or(taken))
+}
+
+/// The name of the only bound method of the cycle, and where it is defined, if the program's code has it and the advice
+/// speaks of it.
+fn method(leak: &Leak) -> Option<(&str, &Location)> {
+    let nodes = leak.cycle.iter().filter_map(|step| step.node);
+    let nodes = nodes.filter_map(|number| leak.graph.nodes.get(number as usize));
+    let mut methods = nodes.filter(|node| node.label.starts_with("bound method "));
+    let only = methods.next().filter(|_| methods.next().is_none())?;
+    let name = short(only.label.strip_prefix("bound method ")?);
+    let at = only.location.as_ref()?;
+    let is_named = leak.advice.text.contains(&format!("`{name}`"));
+    (is_named && !is_library_file(&at.file)).then_some((name, at))
+}
+
+/// True for what takes a method off an object without calling it, and for a string that may name it.
+fn takes(syntax: &Syntax, node: Node<'_>, method: &str) -> bool {
+    match node.kind() {
+        "attribute" => {
+            let name = node.child_by_field_name("attribute");
+            let around = node.parent();
+            let is_called = around
+                .is_some_and(|call| call.kind() == "call" && is_field(call, "function", node));
+            name.is_some_and(|name| syntax.of(name) == method) && !is_called
+        }
+        "string_content" => syntax.of(node) == method,
+        _ => false,
+    }
+}
+
+/// The call that an expression is an argument of.
+fn given_to(node: Node<'_>) -> Option<Node<'_>> {
+    let mut around = node.parent()?;
+    if around.kind() == "keyword_argument" {
+        around = around.parent()?;
+    }
+    let is_given = around.kind() == "argument_list";
+    around
+        .parent()
+        .filter(|call| is_given && call.kind() == "call")
+}
