@@ -4,12 +4,13 @@ use tree_sitter::Node;
 
 use super::family::bases;
 use super::files::words;
+use super::held::last_part;
 use super::sources::Sources;
 use super::syntax::{Syntax, all, children, functions_around, is_field, lines, scope};
 use super::written::Source;
 use crate::capture::is_library_file;
 use crate::diagnose::case::short;
-use crate::model::report::{Leak, Location};
+use crate::model::report::{Leak, Location, Node as Object, NodeKind};
 
 /// One expression that takes it.
 struct Taken {
@@ -23,16 +24,14 @@ struct Taken {
 }
 
 /// The file, and the number of the first byte in it, of the only expression of the program that takes a bound method of
-/// which the advice speaks; `None` if there are several, or one could not be seen.
+/// which the advice speaks; `None` if there are several, or if a library may have taken it.
 pub fn taken(leak: &Leak, sources: &mut Sources) -> Option<(String, usize)> {
     let (method, at) = method(leak)?;
     let known = &leak.origin.files;
     let files = sources.load_having(method, known)?;
     let mut found = Vec::new();
     for source in sources.of(&files) {
-        let nodes = all(source.syntax.root()).into_iter();
-        let takes = nodes.filter(|node| takes(source.syntax, *node, method));
-        found.extend(takes.map(|node| Taken {
+        found.extend(all_that_take(source.syntax, method).map(|node| Taken {
             file: source.file.to_owned(),
             start: node.start_byte(),
             is_sure: node.kind() == "attribute",
@@ -43,10 +42,59 @@ pub fn taken(leak: &Leak, sources: &mut Sources) -> Option<(String, usize)> {
         let class = it.class.as_ref();
         !class.is_some_and(|name| has_no_subclass(name, known, sources))
     });
-    match found.pop() {
-        Some(only) if only.is_sure && found.is_empty() => Some((only.file, only.start)),
-        _ => None,
+    let only = found.pop().filter(|it| it.is_sure && found.is_empty())?;
+    let mut libraries = known.iter().filter(|file| is_library_file(file)).peekable();
+    let is_the_programs = libraries.peek().is_none() && is_kept_by_program(leak);
+    let may_take = |file: &String| {
+        let syntax = sources.load(file);
+        syntax.is_none_or(|syntax| all_that_take(syntax, method).next().is_some())
+    };
+    if libraries.any(may_take) {
+        return None;
     }
+    let syntax = sources.get(&only.file)?;
+    let is_proven =
+        is_the_programs || gives_to_keeper(leak, syntax, expression(syntax, only.start)?);
+    is_proven.then_some((only.file, only.start))
+}
+
+/// True if what keeps the bound method, in whatever containers, is an object of a class of the program.
+fn is_kept_by_program(leak: &Leak) -> bool {
+    let nodes = cycle(leak);
+    let is_method = |node: &&Object| node.label.starts_with("bound method ");
+    let method = nodes.iter().position(is_method).unwrap_or_default();
+    let (before, after) = nodes.split_at(method);
+    let mut back = before.iter().rev().chain(after.iter().rev());
+    let keeper = back.find(|it| it.kind != NodeKind::Container);
+    let at = keeper.and_then(|it| it.location.as_ref());
+    at.is_some_and(|at| !is_library_file(&at.file))
+}
+
+/// True for the call of a method of an attribute by which the cycle goes (`self.timer.add(self.tick)`), of a class that it
+/// goes through, and of what registers a hook.
+fn gives_to_keeper(leak: &Leak, syntax: &Syntax, call: Node<'_>) -> bool {
+    let Some(function) = call.child_by_field_name("function") else {
+        return false;
+    };
+    let text = syntax.of(function);
+    let name = last_part(text);
+    let receiver = text.strip_suffix(name).and_then(|it| it.strip_suffix('.'));
+    let edge = receiver.map(|it| format!(".{}", last_part(it)));
+    let mut steps = leak.cycle.iter();
+    let is_hook = steps.clone().any(|step| step.edge.contains("_hooks"));
+    steps.any(|step| Some(&step.edge) == edge.as_ref())
+        || cycle(leak)
+            .iter()
+            .any(|it| it.kind == NodeKind::Object && short(&it.label) == name)
+        || is_hook && name.starts_with("register_")
+}
+
+/// The objects of the cycle, in order.
+fn cycle(leak: &Leak) -> Vec<&Object> {
+    let nodes = leak.cycle.iter().filter_map(|step| step.node);
+    nodes
+        .filter_map(|number| leak.graph.nodes.get(number as usize))
+        .collect()
 }
 
 /// The name of the class whose method an expression `self.…` is in, if it has a method of its own by the same name, which
@@ -100,14 +148,19 @@ pub fn expression(syntax: &Syntax, start: usize) -> Option<Node<'_>> {
 /// The name of the only bound method of the cycle, and where it is defined, if the program's code has it and the advice
 /// speaks of it.
 fn method(leak: &Leak) -> Option<(&str, &Location)> {
-    let nodes = leak.cycle.iter().filter_map(|step| step.node);
-    let nodes = nodes.filter_map(|number| leak.graph.nodes.get(number as usize));
+    let nodes = cycle(leak).into_iter();
     let mut methods = nodes.filter(|node| node.label.starts_with("bound method "));
     let only = methods.next().filter(|_| methods.next().is_none())?;
     let name = short(only.label.strip_prefix("bound method ")?);
     let at = only.location.as_ref()?;
     let is_named = leak.advice.text.contains(&format!("`{name}`"));
     (is_named && !is_library_file(&at.file)).then_some((name, at))
+}
+
+/// All that may take a method off an object in a file.
+fn all_that_take<'s>(syntax: &'s Syntax, method: &str) -> impl Iterator<Item = Node<'s>> {
+    let nodes = all(syntax.root()).into_iter();
+    nodes.filter(move |node| takes(syntax, *node, method))
 }
 
 /// True for what takes a method off an object without calling it, and for a string that may name it.
