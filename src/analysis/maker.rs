@@ -351,6 +351,7 @@ impl Asked<'_, '_> {
             .and_then(|label| label.rsplit('.').next());
         let wanted = Wanted {
             attribute,
+            is_container: false,
             in_container: last > step + 1,
             to_itself: at(last) == owner,
             leads_back: at(last + 1) == owner
@@ -369,6 +370,7 @@ impl Asked<'_, '_> {
     fn stored(&self, cycle: &Cycle, step: usize, attribute: &str) -> Made {
         let wanted = Wanted {
             attribute,
+            is_container: !self.node(cycle, step).is_library(),
             in_container: false,
             to_itself: false,
             leads_back: false,

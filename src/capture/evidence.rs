@@ -7,7 +7,7 @@ use crate::cpython::instructions::{Instruction, decode};
 use crate::cpython::{Builtins, items, text_of};
 
 /// What is called to put something into a container.
-const PUTS: [&str; 9] = [
+pub const PUTS: [&str; 9] = [
     "append",
     "add",
     "insert",
@@ -31,6 +31,8 @@ const SETS: [&str; 6] = [
 /// A reference whose maker is looked for: from an object by an attribute.
 pub struct Wanted<'a> {
     pub attribute: &'a str,
+    /// The reference is to a container, whatever is in it, and also if it was empty when it was made.
+    pub is_container: bool,
     /// The attribute is a container, and the reference is to what is in it.
     pub in_container: bool,
     /// It leads to the object itself.
@@ -127,7 +129,12 @@ impl<'b, 'c, 'py> Evidence<'b, 'c, 'py> {
                 name,
                 called: false,
             });
-            let at = container.and_then(|part| statement.position(part))?;
+            let is_it = |part: &Instruction| Some(*part) == container;
+            // The value of an item is computed before its container.
+            let at = match statement.end {
+                End::Item => statement.value.iter().rposition(is_it),
+                _ => statement.value.iter().position(is_it),
+            }?;
             (wanted.in_container && self.puts(&statement))
                 .then(|| strength(is_made_of(&statement, statement.owner_of(at), 0, wanted)))
         });
@@ -382,7 +389,8 @@ fn called(statement: &Statement, name: usize) -> Option<usize> {
 
 /// What `owner.name = value` says.
 fn assigned(statement: &Statement, owner: Option<usize>, wanted: &Wanted<'_>) -> Option<Strength> {
-    if statement.is_constant() {
+    let is_made_empty = wanted.is_container && statement.has(Instruction::BuildEmpty);
+    if statement.is_constant() && !is_made_empty {
         return None;
     }
     let uses = owner.map_or(0, |owner| statement.uses(owner));

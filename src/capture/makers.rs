@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::classes::class_module;
-use super::evidence::{Evidence, Locals, Strength, Wanted};
+use super::evidence::{Evidence, Locals, PUTS, Strength, Wanted};
 use super::places::{code_place, function_code, function_place, qualname};
 use super::{Made, Place, is_library_file};
 use crate::cpython::read::{module_named, referents};
@@ -382,6 +382,7 @@ impl<'py> Makers<'_, 'py> {
         let (owners, targets) = (self.addresses(owner), self.addresses(target));
         let wanted = Wanted {
             attribute,
+            is_container: false,
             in_container: false,
             to_itself: false,
             leads_back: true,
@@ -456,13 +457,17 @@ impl<'py> Makers<'_, 'py> {
     }
 
     /// Whose function calls one of these with something of its own, if there is such a function.
+    ///
+    /// That a library calls `append` somewhere, as `MutableSequence.extend` does, says nothing of who has called this one.
     fn given_by(&self, takers: &[&str], method: Option<&str>) -> Option<Made> {
         let gives = |function: &&Candidate<'py>| {
             if !function.is_near {
                 return false;
             }
             let evidence = self.evidence(function);
-            takers.iter().any(|taker| evidence.gives(taker, method))
+            let tells = |taker: &&&str| function.is_programs() || !PUTS.contains(taker);
+            let mut takers = takers.iter().filter(tells);
+            takers.any(|taker| evidence.gives(taker, method))
         };
         let mut givers: Vec<_> = self.functions.iter().filter(gives).collect();
         givers.sort_by_key(|giver| !giver.is_programs());

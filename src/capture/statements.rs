@@ -165,11 +165,11 @@ impl Statement {
         self.value.contains(&wanted)
     }
 
-    /// True if a constant or a global is all that is computed.
+    /// True if a constant, an empty container or a global is all that is computed.
     pub fn is_constant(&self) -> bool {
         let is_nothing = |part: &Instruction| {
-            use Instruction::{Constant, Global, Other};
-            matches!(part, Constant(_) | Global(_) | Other)
+            use Instruction::{BuildEmpty, Constant, Global, Other};
+            matches!(part, BuildEmpty | Constant(_) | Global(_) | Other)
         };
         self.value.iter().all(is_nothing)
     }

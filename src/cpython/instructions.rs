@@ -27,6 +27,7 @@ pub enum Instruction {
     SetItem,
     /// Makes a container that is not empty.
     Build,
+    BuildEmpty,
     MakeFunction,
     Call,
     Drop,
@@ -136,7 +137,7 @@ fn read(
         },
         Operation::SetAttribute => I::SetAttribute(argument),
         Operation::SetItem => I::SetItem,
-        Operation::Build if argument == 0 => I::Other,
+        Operation::Build if argument == 0 => I::BuildEmpty,
         Operation::Build | Operation::Extend => I::Build,
         Operation::MakeFunction => I::MakeFunction,
         Operation::Call => I::Call,

@@ -145,8 +145,15 @@ impl Case<'_> {
         }
     }
 
-    /// True for an attribute of a library's object.
+    /// True for an attribute of a library's object, and an item of a container that a library's code fills.
     fn is_librarys(&self, edge: EdgeIndex) -> bool {
+        use ReferenceName::{Index, Key, Member};
+        let step = self.cycle.edges.iter().position(|&it| it == edge);
+        if matches!(self.graph[edge].name, Key(_) | Index(_) | Member)
+            && step.is_some_and(self.made_by_library)
+        {
+            return true;
+        }
         let owner = self
             .graph
             .edge_endpoints(edge)
@@ -259,6 +266,10 @@ impl Case<'_> {
                 "remove the hook from `{class}.{attribute}`, by the handle of its registration"
             );
         }
+        // The code of the library's class, from which the program's is derived, needs the container.
+        if !owner.is_library() && self.is_container_of_library(edge) {
+            return format!("call `{class}.{attribute}.clear()` when it is no longer needed");
+        }
         // The instance's attribute hides the method of its class, which is needed.
         let hides_method = self.steps().any(|step| {
             step.object.description.kind == ObjectKind::Method
@@ -276,6 +287,15 @@ impl Case<'_> {
             false => String::new(),
         };
         format!("{removal} when it is no longer needed{registered}")
+    }
+    /// True for an attribute of the cycle by which a library's code keeps a container that can be cleared.
+    fn is_container_of_library(&self, edge: EdgeIndex) -> bool {
+        use ObjectKind::{Deque, Dict, List, Set};
+        let ends = self.graph.edge_endpoints(edge);
+        let step = self.cycle.edges.iter().position(|&it| it == edge);
+        ends.is_some_and(|(_, to)| {
+            matches!(self.graph[to].description.kind, Deque | Dict | List | Set)
+        }) && step.is_some_and(self.made_by_library)
     }
 }
 

@@ -332,14 +332,14 @@ fn candidates(
     let has_library = cycle.nodes.iter().any(|&node| graph[node].is_library());
     if candidates.len() > 1 && (has_library || !candidates.iter().any(is_of_program)) {
         let made = code.librarys_parts(cycle);
-        for (rank, Reverse(step), _) in &mut candidates {
-            // A library keeps each callback, and who has passed it can take it back.
+        for (rank, Reverse(step), edge) in &mut candidates {
+            // A library keeps each callback, and who has passed it can take it back. Its class needs the container.
             if (WAY_BACK..PLUMBING).contains(rank)
                 && made
                     .get(*step)
                     .is_some_and(|part| *part != LibrarysPart::None)
             {
-                *rank += MADE_BY_LIBRARY;
+                *rank += MADE_BY_LIBRARY + LIBRARY * u32::from(keeps_container(graph, *edge));
             }
         }
     }
