@@ -52,6 +52,84 @@ SLOWEST = (
 """The files that take longest, roughly in that order. They start first, so that all workers end
 together; those that look at all objects alive come before others import more."""
 
+SAMPLED = {
+    2: (
+        "analysis/test_heap.py",
+        "analysis/test_heap_torch.py",
+        "analysis/test_oom.py",
+        "analysis/test_uncollectable.py",
+        "analysis/test_why_alive.py",
+        "analysis/test_why_alive_torch.py",
+        "capture/test_hostile_fuzz.py",
+        "collector/test_second_way.py",
+        "device/test_jax_untouched.py",
+        "diagnose/test_signatures.py",
+        "page/test_keyboard.py",
+        "page/test_list.py",
+        "page/test_notebook.py",
+        "page/test_opening.py",
+        "page/test_saving.py",
+        "page/test_speed.py",
+        "python/test_integrations.py",
+        "python/test_on_signal.py",
+        "python/test_saved_reports.py",
+        "watch/test_faults_memory.py",
+        "watch/test_faults_processes.py",
+        "watch/test_known.py",
+    ),
+    3: (
+        "analysis/test_freed_how.py",
+        "analysis/test_growth.py",
+        "analysis/test_growth_advice.py",
+        "analysis/test_growth_objects.py",
+        "analysis/test_in_use.py",
+        "analysis/test_jax_fixtures.py",
+        "analysis/test_keepers.py",
+        "analysis/test_many_keepers.py",
+        "device/test_backend.py",
+        "device/test_host_memory.py",
+        "device/test_jax.py",
+        "diagnose/test_owner.py",
+        "diagnose/test_owner_standard.py",
+        "harmless/test_memory.py",
+        "page/test_answers.py",
+        "page/test_details.py",
+        "page/test_drawing.py",
+        "page/test_hostile_page.py",
+        "page/test_live.py",
+        "page/test_served.py",
+        "page/test_several.py",
+        "python/test_command_line.py",
+        "python/test_examples.py",
+        "python/test_fix_projects.py",
+        "python/test_live_cli.py",
+        "python/test_off.py",
+        "python/test_outputs.py",
+        "python/test_pytest_ending.py",
+        "python/test_pytest_files.py",
+        "python/test_pytest_marker.py",
+        "python/test_pytest_outcomes.py",
+        "python/test_pytest_plugin.py",
+        "python/test_pytest_results.py",
+        "python/test_pytest_scope.py",
+        "python/test_pytest_settings.py",
+        "python/test_run_leaks.py",
+        "python/test_schema.py",
+        "python/test_torch_debug.py",
+        "render/test_privacy_live.py",
+    ),
+    4: (
+        "analysis/test_growth_headline.py",
+        "analysis/test_growth_library.py",
+        "analysis/test_growth_views.py",
+        "capture/test_naming_touches_nothing.py",
+        "collector/test_finalizers.py",
+        "watch/test_loader_workers.py",
+    ),
+}
+"""Files that take long. Of their tests that have no mark of their own, ``--sampled`` runs each n-th
+case."""
+
 LIBRARIES = ("python/test_integrations.py", "device/test_jax.py", "analysis/test_jax_fixtures.py")
 """The files that import what makes the heap of a worker much larger. They come last."""
 
@@ -62,6 +140,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--sampled", action="store_true", help="of tests marked so, only each n-th of the cases"
     )
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks the tests of the files in ``SAMPLED``."""
+    name = item.path.relative_to(Path(__file__).parent).as_posix()
+    every = [number for number, names in SAMPLED.items() if name in names]
+    if every and item.get_closest_marker("sampled") is None:
+        item.add_marker(pytest.mark.sampled(*every, of="file"))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -87,15 +173,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def not_in_sample(items: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """All cases but each n-th of the tests that are marked ``sampled(n)``."""
+    """All cases but each n-th, of a test that is marked ``sampled(n)`` and of a file in
+    ``SAMPLED``."""
     seen: Counter[tuple[Path, str]] = Counter()
     for item in items:
         mark = item.get_closest_marker("sampled")
         if mark is not None:
-            test = (item.path, item.name.partition("[")[0])
-            if seen[test] % mark.args[0]:
+            test = "" if mark.kwargs.get("of") == "file" else item.name.partition("[")[0]
+            if seen[item.path, test] % mark.args[0]:
                 yield item
-            seen[test] += 1
+            seen[item.path, test] += 1
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -66,7 +66,7 @@ def comparable(stderr: str) -> str:
     return re.sub(r"^gc: (objects in each|collecting) generation.*\n", "", stderr, flags=re.M)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("name", "ages"),
     [(name, ()) for name in hosts.PROGRAMS]

@@ -51,6 +51,7 @@ def test_programs_log_the_same_each_time(mode: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mutant", ["saves", "flags", "holds", "threshold"])
 def test_harm_is_found(mutant: str) -> None:
     done = compare(f"mutant-{mutant}", 200)

@@ -49,6 +49,7 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in slugs, link
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_code_compiles_and_names_what_there_is(page: Path) -> None:
     text = page.read_text("utf-8")
@@ -104,17 +105,26 @@ def shown_commands() -> list[str]:
     )
 
 
-@needs_torch
-def test_commands_run_as_they_are_shown(tmp_path: Path) -> None:
-    commands = shown_commands()
-    assert len(commands) > 10
-    folder = shown.Folder(tmp_path)
+@pytest.fixture(scope="module")
+def with_reports(tmp_path_factory: pytest.TempPathFactory) -> shown.Folder:
+    """A folder with the files that the commands name."""
+    folder = shown.Folder(tmp_path_factory.mktemp("shown"))
     folder.copy("examples/first_leak.py", "train.py")
     folder.run("python train.py && mkdir reports && cp leaks/*.json reports/a.json")
     folder.run("for name in old new before after; do cp reports/a.json $name.json; done")
-    for command in commands:
-        # Anything but 0 and 1 is an error.
-        folder.run(f"cyclescope {command}")
+    return folder
+
+
+def test_there_are_commands_to_run() -> None:
+    assert len(shown_commands()) > 10
+
+
+@pytest.mark.sampled(4)
+@needs_torch
+@pytest.mark.parametrize("command", shown_commands())
+def test_a_command_runs_as_it_is_shown(command: str, with_reports: shown.Folder) -> None:
+    # Anything but 0 and 1 is an error.
+    with_reports.run(f"cyclescope {command}")
 
 
 def test_the_links_of_the_readme_work_on_a_package_index() -> None:
@@ -126,6 +136,7 @@ def test_the_readme_is_read_in_five_minutes() -> None:
     assert (ROOT / "README.md").read_text("utf-8").count("\n") <= 180
 
 
+@pytest.mark.sampled(3)
 @needs_torch
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if shown.runs_something(page.read_text("utf-8"))], ids=name

@@ -241,23 +241,29 @@ def compared() -> cyclescope.CycleReport:
     return leaked("tree_with_parents", "awaitable_leak", "parent_child").against(earlier)
 
 
-def pages() -> dict[str, str]:
-    """Every kind of page, by name."""
-    reports: dict[str, Callable[[], cyclescope.CycleReport]] = {
-        "leak": lambda: leaked("awaitable_leak"),
-        "leaks-3": lambda: leaked("awaitable_leak", "tree_with_parents", "dict_cycle"),
-        "leaks-24": lambda: leaked(*MANY),
-        "leaks-200": lambda: repeated(leaked(*MANY[:8]), 200),
-        "objects-10000": lambda: queue_of(10_000),
-        "objects-100000": lambda: queue_of(100_000),
-        "ranks": lambda: of_ranks(8),
-        "compared": compared,
-        "clean": lambda: leaked(),
-    }
-    made = {name: make().to_html() for name, make in reports.items()}
-    made |= live()
-    others: Any = {
-        "growth": growth("metrics_kept", 100),
-        "memory": device_memory(),
-    }
-    return made | {name: page.to_html() for name, page in others.items()}
+REPORTS: dict[str, Callable[[], cyclescope.CycleReport]] = {
+    "leak": lambda: leaked("awaitable_leak"),
+    "leaks-3": lambda: leaked("awaitable_leak", "tree_with_parents", "dict_cycle"),
+    "leaks-24": lambda: leaked(*MANY),
+    "leaks-200": lambda: repeated(leaked(*MANY[:8]), 200),
+    "objects-10000": lambda: queue_of(10_000),
+    "objects-100000": lambda: queue_of(100_000),
+    "ranks": lambda: of_ranks(8),
+    "compared": compared,
+    "clean": leaked,
+}
+LIVE = ("heap", "diff", "why-alive", "oom")
+OTHERS: dict[str, Callable[[], Any]] = {
+    "growth": lambda: growth("metrics_kept", 100),
+    "memory": device_memory,
+}
+KINDS = (*REPORTS, *LIVE, *OTHERS)
+
+
+def pages(*kinds: str) -> dict[str, str]:
+    """The page of each of these kinds."""
+    makers = REPORTS | OTHERS
+    made = {kind: makers[kind]().to_html() for kind in kinds if kind in makers}
+    if any(kind in LIVE for kind in kinds):
+        made |= live()
+    return {kind: made[kind] for kind in kinds}

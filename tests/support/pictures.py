@@ -16,7 +16,7 @@ WIDTHS = (1440, 1024, 390)
 def main(folder: Path) -> None:
     """Write the pages, and a picture of each at every width, light and dark, and as printed."""
     folder.mkdir(parents=True, exist_ok=True)
-    pages = gallery.pages()
+    pages = gallery.pages(*gallery.KINDS)
     for name, text in pages.items():
         (folder / f"{name}.html").write_text(text, encoding="utf-8")
     with sync_playwright() as playwright:
