@@ -53,7 +53,8 @@ SLOWEST = (
 together; those that look at all objects alive come before others import more."""
 
 SAMPLED = {
-    2: (
+    3: (
+        "analysis/test_gradients.py",
         "analysis/test_heap.py",
         "analysis/test_heap_torch.py",
         "analysis/test_oom.py",
@@ -61,23 +62,38 @@ SAMPLED = {
         "analysis/test_why_alive.py",
         "analysis/test_why_alive_torch.py",
         "capture/test_hostile_fuzz.py",
+        "collector/test_frozen.py",
         "collector/test_second_way.py",
+        "device/test_device.py",
+        "device/test_device_frameworks.py",
         "device/test_jax_untouched.py",
+        "device/test_lent.py",
+        "diagnose/test_owner_torch.py",
         "diagnose/test_signatures.py",
+        "page/test_colours.py",
         "page/test_keyboard.py",
         "page/test_list.py",
         "page/test_notebook.py",
         "page/test_opening.py",
         "page/test_saving.py",
         "page/test_speed.py",
+        "python/test_fix.py",
+        "python/test_forbid.py",
         "python/test_integrations.py",
         "python/test_on_signal.py",
+        "python/test_run_as_python.py",
+        "python/test_run_ends.py",
+        "python/test_run_results.py",
         "python/test_saved_reports.py",
+        "python/test_typing.py",
+        "render/test_privacy.py",
+        "render/test_share.py",
+        "watch/test_faults_callbacks.py",
         "watch/test_faults_memory.py",
         "watch/test_faults_processes.py",
         "watch/test_known.py",
     ),
-    3: (
+    6: (
         "analysis/test_freed_how.py",
         "analysis/test_growth.py",
         "analysis/test_growth_advice.py",
@@ -118,17 +134,17 @@ SAMPLED = {
         "python/test_torch_debug.py",
         "render/test_privacy_live.py",
     ),
-    4: (
+    8: (
         "analysis/test_growth_headline.py",
         "analysis/test_growth_library.py",
         "analysis/test_growth_views.py",
+        "analysis/test_held_models.py",
         "capture/test_naming_touches_nothing.py",
         "collector/test_finalizers.py",
         "watch/test_loader_workers.py",
     ),
 }
-"""Files that take long. Of their tests that have no mark of their own, ``--sampled`` runs each n-th
-case."""
+"""Files that take long: of their tests ``--sampled`` runs each n-th case."""
 
 LIBRARIES = ("python/test_integrations.py", "device/test_jax.py", "analysis/test_jax_fixtures.py")
 """The files that import what makes the heap of a worker much larger. They come last."""
@@ -145,9 +161,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Marks the tests of the files in ``SAMPLED``."""
     name = item.path.relative_to(Path(__file__).parent).as_posix()
-    every = [number for number, names in SAMPLED.items() if name in names]
-    if every and item.get_closest_marker("sampled") is None:
-        item.add_marker(pytest.mark.sampled(*every, of="file"))
+    for number, names in SAMPLED.items():
+        if name in names:
+            item.add_marker(pytest.mark.sampled(number, of="file"))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

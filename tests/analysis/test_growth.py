@@ -53,7 +53,6 @@ def shows_function() -> bool:
     return loss.grad_fn in gc.get_referents(loss)
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", shared.names())
 def test_the_pitfall_is_named(name: str) -> None:
     if name == "grad_fn_kept" and shows_function():
@@ -270,7 +269,6 @@ def watch_default(
     return told, monitor
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [each.__name__ for each in growing.LEAKS if each != CLIPPED])
 def test_a_leak_is_told_with_its_owner(name: str) -> None:
     program = getattr(growing, name)
@@ -289,7 +287,6 @@ def test_a_leak_is_told_once_wherever_the_program_has_come_to() -> None:
     assert len(told) == 1, told
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [each.__name__ for each in growing_look_alikes.LOOK_ALIKES])
 def test_what_only_looks_like_a_leak_is_not_told(name: str) -> None:
     told, monitor = watch_default(getattr(growing_look_alikes, name), 300)
@@ -380,7 +377,6 @@ print([each.pattern for each in monitor.found])
 """
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("clear", "call", "told"),
     [

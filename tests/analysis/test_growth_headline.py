@@ -107,7 +107,6 @@ def test_the_headline_is_true(number: int) -> None:
     )
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", range(CASES))
 def test_each_owner_explains_what_it_has(number: int) -> None:
     """Owners of tensors of one group, which begin and end at any step."""
@@ -165,6 +164,7 @@ def test_what_is_gone_explains_nothing() -> None:
     assert re.search(r": (9[89]|100) % explained by .*\['late'\]", monitor.headline)
 
 
+@pytest.mark.long
 def test_what_begins_beside_a_slower_leak_is_told_soon() -> None:
     slow: list[torch.Tensor] = []
     fast: list[torch.Tensor] = []

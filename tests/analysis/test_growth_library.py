@@ -99,7 +99,7 @@ def test_finalizers_are_to_be_detached() -> None:
     assert alive() == 0
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.long
 @pytest.mark.parametrize("is_local", [False, True])
 @pytest.mark.parametrize("has_list", [False, True])
 def test_threads_are_to_end_and_not_to_be_cleared(is_local: bool, has_list: bool) -> None:

@@ -43,7 +43,6 @@ COUNTED = ("waiting_threads", "open_files")
 """Counted by the operating system, and only where it says so in ``/proc``."""
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [each.__name__ for each in growing.LEAKS])
 def test_a_leak_is_told_with_its_owner(name: str) -> None:
     if name in COUNTED and not Path("/proc/self/fd").exists():
@@ -82,7 +81,6 @@ def test_no_code_of_a_metaclass_runs() -> None:
     assert asked == []
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [each.__name__ for each in growing.LOOK_ALIKES])
 def test_what_only_looks_like_a_leak_is_not_told(name: str) -> None:
     told, monitor = watch(name, 400)
@@ -236,7 +234,6 @@ OF_ONE_TYPE = (47, 65)
 SEEDS = sorted({*range(int(os.environ.get("TEST_CASES", "2"))), *OF_ONE_TYPE})
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_of_several_owners_those_that_grow_are_told(seed: int) -> None:
     """Owners of the same types, of which some only grow, at random."""

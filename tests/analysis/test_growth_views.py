@@ -38,7 +38,6 @@ def watched(step: Callable[[int], None]) -> cyclescope.LeakMonitor:
     return monitor
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
 @pytest.mark.parametrize("graph", [False, True], ids=["plain", "with a graph"])
 def test_a_list_of_views_is_named(
@@ -150,6 +149,7 @@ def enclosed(tensor: torch.Tensor, older: object) -> object:
     return lambda: (tensor, older)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("link", [Link, enclosed, lambda *both: both])
 def test_a_chain_that_grows_at_its_head_is_its_owners(link: Callable[..., object]) -> None:
     class Chain:

@@ -36,7 +36,6 @@ def ask(target: weakref.ref[object]) -> cyclescope.Retention:
     return cyclescope.why_alive(target())
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", list(held.PROGRAMS))
 def test_the_keeper_is_named_and_what_is_said_frees_the_model(name: str) -> None:
     program, words, release = held.PROGRAMS[name]

@@ -13,7 +13,7 @@ import common
 from support import heap_by_name, scoring
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", common.names())
 def test_fixture_passes(name: str) -> None:
     score = scoring.score(name, "cpu")

@@ -100,7 +100,6 @@ def other_threads_wait() -> Iterator[None]:
     sys.setswitchinterval(interval)
 
 
-@pytest.mark.sampled(9)
 @pytest.mark.usefixtures("collector_paused", "other_threads_wait")
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)

@@ -95,7 +95,6 @@ def test_watches_and_checks_of_blocks_leave_it_out() -> None:
         assert watch.leaks == []
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(int(os.environ.get("TEST_CASES", "10"))))
 def test_it_is_what_unfreezing_and_collecting_frees(seed: int) -> None:
     """Random heaps of which random parts are frozen."""

@@ -471,3 +471,50 @@ def test_the_class_of_code_that_is_in_no_module_is_named(tmp_path: Path) -> None
     exec(compile(SHARED, str(file), "exec"), space)
     (leak,) = leaks_of(space["make"])
     assert "shared_class.py:5, in class `Shared`: " in " ".join(leak.to_text().split())
+
+
+ANY_NAME = """\
+import argparse
+import collections
+import dataclasses
+import numpy
+
+
+class Stored:
+    def __set_name__(self, owner, name):
+        self.name = "_" + name
+
+    def __set__(self, owner, value):
+        owner.__dict__[self.name] = value
+
+
+class Bag(argparse.Namespace):
+    data = Stored()
+
+
+def made():
+    @dataclasses.dataclass
+    class Node:
+        data: object
+        parent: object = None
+        children: list = dataclasses.field(default_factory=list)
+
+    first = Node(numpy.zeros(1024))
+    first.children.append(Node(None, first))
+
+
+def given():
+    bag = Bag()
+    bag.other = Bag(owner=bag)
+    bag.array = numpy.zeros(1024)
+"""
+
+
+@pytest.mark.parametrize("name", ["made", "given"])
+def test_code_that_stores_any_attribute_of_any_object_is_not_named(
+    name: str, modules: Modules
+) -> None:
+    module = module_of(ANY_NAME, modules)
+    (leak,) = leaks_of(getattr(module, name))
+    line = ANY_NAME[: ANY_NAME.index("owner.__dict__")].count("\n") + 1
+    assert f"lines_of_owner.py:{line}" not in " ".join(leak.to_text().split())

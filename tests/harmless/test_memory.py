@@ -30,7 +30,6 @@ def leak(kind: str, *more: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", [*HOST, *TENSORS])
 def test_memory_of_known_leaks_is_freed(kind: str) -> None:
     """A mebibyte each, 1,500 times."""
@@ -41,7 +40,6 @@ def test_memory_of_known_leaks_is_freed(kind: str) -> None:
 
 
 # Of so few the allowance is 150 bytes each, above the noise of an allocator.
-@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kind", [*HOST, *TENSORS])
 def test_many_known_leaks_take_no_memory(kind: str) -> None:
     if kind in TENSORS and not HAS_TORCH:

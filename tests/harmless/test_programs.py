@@ -28,7 +28,7 @@ def compare(mode: str, cases: int, *more: str) -> subprocess.CompletedProcess[st
     )
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.timeout(max(300, CASES // 10))
 @pytest.mark.parametrize("busy", [False, True], ids=["alone", "busy"])
 @pytest.mark.parametrize("mode", ["watch", "watch-cuda", "beside"])

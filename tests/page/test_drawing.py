@@ -27,7 +27,6 @@ FIXTURES = (
 )
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FIXTURES)
 def test_no_name_lies_over_a_box_or_another_name(name: str, open_page: Open) -> None:
     opened = open_page(leaked(name).to_html())
@@ -43,7 +42,6 @@ def test_no_name_lies_over_a_box_or_another_name(name: str, open_page: Open) -> 
                 assert not overlap(label, other), f"{view}: {label} and {other}"
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("objects", [49, 200, 2000, -1000])
 def test_many_objects_are_a_few_boxes_that_never_overlap(
     report: cyclescope.CycleReport, open_page: Open, objects: int
@@ -140,7 +138,6 @@ THROUGH_BOXES = """svg => {
 }"""
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FIXTURES)
 def test_no_line_runs_through_a_box(name: str, open_page: Open) -> None:
     opened = open_page(leaked(name).to_html())

@@ -14,7 +14,6 @@ from support.browser import Open, Opened
 from support.markup import CORPUS, MARKUP
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", CORPUS.values(), ids=list(CORPUS))
 def test_hostile_text_anywhere_in_a_report_stays_text(
     report: cyclescope.CycleReport, open_page: Open, text: str

@@ -49,7 +49,7 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in slugs, link
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_code_compiles_and_names_what_there_is(page: Path) -> None:
     text = page.read_text("utf-8")
@@ -119,7 +119,7 @@ def test_there_are_commands_to_run() -> None:
     assert len(shown_commands()) > 10
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @needs_torch
 @pytest.mark.parametrize("command", shown_commands())
 def test_a_command_runs_as_it_is_shown(command: str, with_reports: shown.Folder) -> None:
@@ -136,7 +136,7 @@ def test_the_readme_is_read_in_five_minutes() -> None:
     assert (ROOT / "README.md").read_text("utf-8").count("\n") <= 180
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @needs_torch
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if shown.runs_something(page.read_text("utf-8"))], ids=name

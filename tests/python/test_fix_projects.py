@@ -72,7 +72,6 @@ def apply(folder: Path, patch: bytes) -> None:
     assert done.returncode == 0, (done.stderr.decode(), patch.decode())
 
 
-@pytest.mark.sampled(4)
 @pytest.mark.parametrize("project", PATCHED, ids=lambda project: project.name)
 def test_the_patched_program_does_the_same_without_the_leak(
     project: Project,
@@ -103,7 +102,6 @@ def test_what_the_project_could_notice_is_refused(
     assert project.reason in why.splitlines()[0]
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "source"), list(several_uses(max(CASES // 4, 6))))
 def test_a_lambda_with_several_uses_holds_its_object_while_it_runs(
     name: str,

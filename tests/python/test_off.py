@@ -75,7 +75,6 @@ def test_there_is_a_case_for_every_public_name() -> None:
     assert sorted(CASES) == sorted(cyclescope.__all__)
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_a_name_changes_nothing_and_keeps_its_types(
     name: str, folder: Path, tmp_path_factory: pytest.TempPathFactory
@@ -262,7 +261,6 @@ print(threading.active_count(), "torch" in sys.modules, handles[0].is_running, h
     assert not (tmp_path / "reports").exists()
 
 
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("module", "make", "begin", "step", "end"),
     [

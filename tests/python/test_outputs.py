@@ -72,7 +72,6 @@ def test_an_output_that_cannot_be_written_is_an_error(folder: Path, name: str) -
         assert done.stderr == expected
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SHOWN)
 def test_the_status_is_the_same_without_a_reader(folder: Path, name: str) -> None:
     status = shell(folder, SHOWN[name]).returncode
@@ -81,7 +80,6 @@ def test_the_status_is_the_same_without_a_reader(folder: Path, name: str) -> Non
     assert "rror" not in done.stderr
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SHOWN)
 def test_what_an_encoding_lacks_is_escaped(folder: Path, name: str) -> None:
     plain = shell(folder, SHOWN[name])
@@ -102,7 +100,6 @@ def test_a_closed_standard_input_is_said(folder: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("status", [0, 3])
 @pytest.mark.parametrize("options", ["--json", "--trace --fail-on-leak"])
 def test_the_status_of_a_program_is_kept(folder: Path, status: int, options: str) -> None:

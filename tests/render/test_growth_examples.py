@@ -48,7 +48,7 @@ def run(pattern: str, monitor: cyclescope.LeakMonitor) -> None:
     loop(STEPS, monitor.step)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("pattern", PROGRAMS)
 def test_what_is_said_reads_as_approved(pattern: str) -> None:
     if pattern in COUNTED and not Path("/proc/self/fd").exists():
@@ -74,6 +74,8 @@ def without_numbers(said: str) -> str:
     """What is the same on every machine: how many objects a sample takes depends on the heap."""
     said = " ".join(said.split())
     said = re.sub(r" \(estimated from 1 in \d+ objects\)", "", said)
+    # Which of the youngest tensors is shown depends on where they are in memory.
+    said = re.sub(r"(?<=such as float32)\[[\d, ]+\]", "[]", said)
     return re.sub(r"\d[\d,.]*(?: [KM]iB| bytes)?", "0", said)
 
 

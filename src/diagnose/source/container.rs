@@ -61,6 +61,7 @@ pub fn put<'s>(syntax: &Syntax, node: Node<'s>, attribute: &str) -> Option<Store
         node,
         receiver: Some(receiver),
         value,
+        is_named: true,
     };
     match node.kind() {
         "call" => {

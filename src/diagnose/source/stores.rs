@@ -19,6 +19,8 @@ pub struct Store<'s> {
     pub receiver: Option<Node<'s>>,
     /// What is stored; `None` if that is not written there.
     pub value: Option<Node<'s>>,
+    /// False if the name of the attribute is not written there: it may be any.
+    pub is_named: bool,
 }
 
 /// All statements of a file that may store something in an attribute, but for numbers, texts and None.
@@ -30,6 +32,7 @@ pub fn stores<'s>(syntax: &'s Syntax, attribute: &str) -> Vec<Store<'s>> {
                 node: shown,
                 receiver: node.child_by_field_name("object"),
                 value,
+                is_named: true,
             })
         }
         "call" => set_by_name(syntax, node, attribute).or_else(|| updated(syntax, node, attribute)),
@@ -123,6 +126,7 @@ fn set_by_name<'s>(syntax: &Syntax, call: Node<'s>, attribute: &str) -> Option<S
                 node: call,
                 receiver: Some(function),
                 value: Some(value),
+                is_named: true,
             });
         }
         _ => return None,
@@ -134,6 +138,7 @@ fn set_by_name<'s>(syntax: &Syntax, call: Node<'s>, attribute: &str) -> Option<S
         node: call,
         receiver,
         value: Some(value),
+        is_named: is_one_of_texts(syntax, name, attribute) == Some(true),
     };
     (!passes_on && may_be_text(syntax, name, attribute)).then_some(store)
 }
@@ -154,6 +159,7 @@ fn item_of_dict<'s>(syntax: &Syntax, node: Node<'s>, attribute: &str) -> Option<
         node: shown,
         receiver: receiver.or(Some(dict)),
         value,
+        is_named: is_one_of_texts(syntax, name, attribute) == Some(true),
     })
 }
 
@@ -166,6 +172,7 @@ fn whole_dict(node: Node<'_>) -> Option<Store<'_>> {
         node: around,
         receiver: node.child_by_field_name("object"),
         value: None,
+        is_named: false,
     })
 }
 
@@ -176,6 +183,7 @@ fn cached<'s>(syntax: &Syntax, method: Node<'s>) -> Option<Store<'s>> {
         node: method,
         receiver: None,
         value: None,
+        is_named: true,
     })
 }
 
@@ -199,6 +207,9 @@ fn updated<'s>(syntax: &Syntax, call: Node<'s>, attribute: &str) -> Option<Store
         node: call,
         receiver: Some(receiver),
         value,
+        is_named: arguments
+            .iter()
+            .any(|it| syntax.of(*it).contains(attribute)),
     })
 }
 
@@ -240,9 +251,15 @@ fn is_text(syntax: &Syntax, expression: Node<'_>, text: &str) -> bool {
 
 /// False for a text that is another one, and for the variable of a loop over other texts.
 fn may_be_text(syntax: &Syntax, expression: Node<'_>, text: &str) -> bool {
+    is_one_of_texts(syntax, expression, text) != Some(false)
+}
+
+/// Whether an expression is a text, or the variable of a loop over several, of which this is one; `None` for others.
+fn is_one_of_texts(syntax: &Syntax, expression: Node<'_>, text: &str) -> Option<bool> {
     if expression.kind() == "string" {
         let written = syntax.of(expression);
-        return written.contains('{') || written.trim_matches(['"', '\'']) == text;
+        let is_it = written.trim_matches(['"', '\'']) == text;
+        return (is_it || !written.contains('{')).then_some(is_it);
     }
     let mut at = expression;
     while let Some(parent) = at.parent() {
@@ -253,9 +270,10 @@ fn may_be_text(syntax: &Syntax, expression: Node<'_>, text: &str) -> bool {
             let texts = children(all);
             let are_texts =
                 TUPLES.contains(&all.kind()) && texts.iter().all(|text| text.kind() == "string");
-            return !are_texts || texts.iter().any(|it| may_be_text(syntax, *it, text));
+            let is_one = |it: &Node<'_>| may_be_text(syntax, *it, text);
+            return are_texts.then(|| texts.iter().any(is_one));
         }
         at = parent;
     }
-    true
+    None
 }

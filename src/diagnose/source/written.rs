@@ -34,8 +34,8 @@ pub struct Match<'s> {
     pub fit: Fit,
     /// True if it copies the same attribute of another object.
     pub copies: bool,
-    /// False for a file that has no code of the leak's objects and names none of their classes: it may well store
-    /// something else.
+    /// False for a file that has no code of the leak's objects and names none of their classes, and for an attribute of
+    /// any name and object: it may well store something else.
     pub is_near: bool,
     /// The class whose method stores it in an attribute of its own object.
     pub class: Option<Node<'s>>,
@@ -99,7 +99,9 @@ impl Stored<'_> {
                         source,
                         store,
                         fit,
-                        is_near: receiver.is_owners || fit == Fit::Surely || self.concerns(source),
+                        is_near: receiver.is_owners
+                            || fit == Fit::Surely
+                            || store.is_named && self.concerns(source),
                         copies: value
                             .is_some_and(|it| is_called(source.syntax, it, self.attribute)),
                         class: receiver.class,
