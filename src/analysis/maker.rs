@@ -351,7 +351,7 @@ impl Asked<'_, '_> {
             .and_then(|label| label.rsplit('.').next());
         let wanted = Wanted {
             attribute,
-            is_container: false,
+            may_be_empty: false,
             in_container: last > step + 1,
             to_itself: at(last) == owner,
             leads_back: at(last + 1) == owner
@@ -370,7 +370,8 @@ impl Asked<'_, '_> {
     fn stored(&self, cycle: &Cycle, step: usize, attribute: &str) -> Made {
         let wanted = Wanted {
             attribute,
-            is_container: !self.node(cycle, step).is_library(),
+            // That a library's object has containers of its own says nothing of what is in them.
+            may_be_empty: !self.node(cycle, step).is_library(),
             in_container: false,
             to_itself: false,
             leads_back: false,

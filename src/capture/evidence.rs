@@ -31,8 +31,8 @@ const SETS: [&str; 6] = [
 /// A reference whose maker is looked for: from an object by an attribute.
 pub struct Wanted<'a> {
     pub attribute: &'a str,
-    /// The reference is to a container, whatever is in it, and also if it was empty when it was made.
-    pub is_container: bool,
+    /// What stores a new container with nothing in it has made the reference.
+    pub may_be_empty: bool,
     /// The attribute is a container, and the reference is to what is in it.
     pub in_container: bool,
     /// It leads to the object itself.
@@ -389,7 +389,7 @@ fn called(statement: &Statement, name: usize) -> Option<usize> {
 
 /// What `owner.name = value` says.
 fn assigned(statement: &Statement, owner: Option<usize>, wanted: &Wanted<'_>) -> Option<Strength> {
-    let is_made_empty = wanted.is_container && statement.has(Instruction::BuildEmpty);
+    let is_made_empty = wanted.may_be_empty && statement.has(Instruction::BuildEmpty);
     if statement.is_constant() && !is_made_empty {
         return None;
     }

@@ -382,7 +382,7 @@ impl<'py> Makers<'_, 'py> {
         let (owners, targets) = (self.addresses(owner), self.addresses(target));
         let wanted = Wanted {
             attribute,
-            is_container: false,
+            may_be_empty: false,
             in_container: false,
             to_itself: false,
             leads_back: true,

@@ -148,10 +148,7 @@ impl Case<'_> {
     /// True for an attribute of a library's object, and an item of a container that a library's code fills.
     fn is_librarys(&self, edge: EdgeIndex) -> bool {
         use ReferenceName::{Index, Key, Member};
-        let step = self.cycle.edges.iter().position(|&it| it == edge);
-        if matches!(self.graph[edge].name, Key(_) | Index(_) | Member)
-            && step.is_some_and(self.made_by_library)
-        {
+        if matches!(self.graph[edge].name, Key(_) | Index(_) | Member) && self.is_by_library(edge) {
             return true;
         }
         let owner = self
@@ -161,6 +158,12 @@ impl Case<'_> {
         owner.is_some_and(|owner| {
             owner.is_library() && owner.description.kind == ObjectKind::Instance
         })
+    }
+
+    /// True for a reference of the cycle that a library's code has made or stored.
+    fn is_by_library(&self, edge: EdgeIndex) -> bool {
+        let step = self.cycle.edges.iter().position(|&it| it == edge);
+        step.is_some_and(self.made_by_library)
     }
 
     /// True if removing these references, and all that the same lines make, does what the cut does.
@@ -267,7 +270,9 @@ impl Case<'_> {
             );
         }
         // The code of the library's class, from which the program's is derived, needs the container.
-        if !owner.is_library() && self.is_container_of_library(edge) {
+        use ObjectKind::{Deque, Dict, List, Set};
+        let can_be_cleared = matches!(target.description.kind, Deque | Dict | List | Set);
+        if can_be_cleared && !owner.is_library() && self.is_by_library(edge) {
             return format!("call `{class}.{attribute}.clear()` when it is no longer needed");
         }
         // The instance's attribute hides the method of its class, which is needed.
@@ -287,15 +292,6 @@ impl Case<'_> {
             false => String::new(),
         };
         format!("{removal} when it is no longer needed{registered}")
-    }
-    /// True for an attribute of the cycle by which a library's code keeps a container that can be cleared.
-    fn is_container_of_library(&self, edge: EdgeIndex) -> bool {
-        use ObjectKind::{Deque, Dict, List, Set};
-        let ends = self.graph.edge_endpoints(edge);
-        let step = self.cycle.edges.iter().position(|&it| it == edge);
-        ends.is_some_and(|(_, to)| {
-            matches!(self.graph[to].description.kind, Deque | Dict | List | Set)
-        }) && step.is_some_and(self.made_by_library)
     }
 }
 

@@ -174,7 +174,7 @@ class Scopes(collections.ChainMap[str, Any]):
         self["payload"] = payload()
 
 
-class Adapter(logging.LoggerAdapter[logging.Logger]):
+class Adapter(logging.LoggerAdapter):  # type: ignore[type-arg]  # Python 3.10 has no argument
     def __init__(self) -> None:
         self.known: dict[str, object] = {}
         super().__init__(logging.getLogger("leaking"), self.known)

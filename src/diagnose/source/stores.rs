@@ -207,10 +207,21 @@ fn updated<'s>(syntax: &Syntax, call: Node<'s>, attribute: &str) -> Option<Store
         node: call,
         receiver: Some(receiver),
         value,
-        is_named: arguments
-            .iter()
-            .any(|it| syntax.of(*it).contains(attribute)),
+        is_named: arguments.iter().any(|it| has_name(syntax, *it, attribute)),
     })
+}
+
+/// True for an argument in which the name is written: as a keyword, a key or by itself.
+fn has_name(syntax: &Syntax, argument: Node<'_>, name: &str) -> bool {
+    let keyword = || argument.child_by_field_name("name");
+    match argument.kind() {
+        "keyword_argument" => keyword().is_some_and(|keyword| syntax.of(keyword) == name),
+        "dictionary" => children(argument).into_iter().any(|pair| {
+            let key = pair.child_by_field_name("key");
+            key.is_some_and(|key| is_text(syntax, key, name))
+        }),
+        _ => is_text(syntax, argument, name),
+    }
 }
 
 /// What an argument of `update` gives a name, if it is written there; `None` if it gives that nothing.
