@@ -51,7 +51,7 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
     library = tmp_path_factory.mktemp("backend") / "backend.so"
     root = Path(torch.__path__[0])
     include = [root / "include", root / "include" / "torch" / "csrc" / "api" / "include"]
-    command = [str(COMPILER), "-std=c++17", "-shared", "-fPIC", "-o", str(library), str(source)]
+    command = [str(COMPILER), "-std=c++20", "-shared", "-fPIC", "-o", str(library), str(source)]
     command += [f"-I{folder}" for folder in include]
     subprocess.run([*command, f"-L{root / 'lib'}", "-lc10", "-ltorch_cpu"], check=True)
     return lambda program: run(START.format(library=str(library)) + program)

@@ -153,6 +153,27 @@ def test_the_line_that_puts_it_there_need_not_be_of_its_class(case: str, modules
     assert re.match(rf"\S+owner\.py:{line}: ", said), said
 
 
+OWN_ITEM = """\
+import numpy
+
+
+class Table(dict):
+    def __init__(self):
+        self.data = numpy.zeros(1024)
+        self["get"] = self.look  # here
+
+    def look(self):
+        return self.data
+"""
+
+
+def test_an_object_that_is_a_container_keeps_its_own_method(modules: Modules) -> None:
+    (leak,) = leaks_of(module_of(OWN_ITEM, modules).Table)
+    assert leak.source is not None
+    assert leak.source.lines[leak.source.marked - leak.source.line].endswith("# here")
+    assert "the bound method `look`, which leads back to it" in leak.advice
+
+
 class Job:
     """An object whose method a library calls back."""
 

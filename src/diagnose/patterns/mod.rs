@@ -40,7 +40,7 @@ use petgraph::graph::EdgeIndex;
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{CONTAINERS, Case, at, is_object, noun, or_weakly, short, the};
+use crate::diagnose::case::{CONTAINERS, Case, at, is_object, noun, or_weakly, short, spoken, the};
 use crate::diagnose::remedy::{Advice, Finding, capitalized};
 use crate::model::words::a;
 
@@ -200,7 +200,10 @@ fn what_is_cut(case: &Case<'_>, cut: EdgeIndex) -> String {
     if !case.cycle.edges.contains(&cut) {
         return format!("The cycle leads to the memory through {name} of {label}.");
     }
-    let kept = a(&noun(target));
+    let kept = match target.description.kind {
+        ObjectKind::Method => spoken(target),
+        _ => a(&noun(target)),
+    };
     match (owner.description.kind, name) {
         (_, ReferenceName::Attribute(attribute)) if is_object(owner) => {
             let class = short(&owner.description.type_name);
@@ -235,7 +238,7 @@ fn what_is_cut(case: &Case<'_>, cut: EdgeIndex) -> String {
         }
         (kind, ReferenceName::Key(_) | ReferenceName::Index(_)) if CONTAINERS.contains(&kind) => {
             let container = capitalized(&case.container(from));
-            format!("{container} has, at `{name}`, {kept} that leads back to it.")
+            format!("{container} has, at `{name}`, {kept}, which leads back to it.")
         }
         _ => format!("The cycle closes through {name} of {label}."),
     }

@@ -24,6 +24,10 @@ ROOT = HERE.parents[2]
 ENVIRONMENTS = ROOT / ".venvs" / "known"
 
 
+class NoSuchPackage(Exception):
+    """The index has a version of a library for other Pythons only: run this with one of those."""
+
+
 def main() -> int:
     entries = json.loads((ROOT / "src/diagnose/known.json").read_text())
     wanted = set(sys.argv[1:])
@@ -36,6 +40,10 @@ def main() -> int:
                 continue
             try:
                 complaint = check(entry, version)
+            except NoSuchPackage:
+                python = "{}.{}".format(*sys.version_info)
+                print(f"{entry['name']}: {entry['library']} {version}: none for Python {python}")
+                continue
             except subprocess.CalledProcessError as error:
                 complaint = f"could not be run: {error}"
             failures += complaint is not None
@@ -81,7 +89,11 @@ def environment(distribution: str, version: str) -> str:
         (packages,) = folder.glob("lib/python*/site-packages")
         (packages / "outer.pth").write_text(sysconfig.get_path("purelib") + "\n")
         quiet = ["--quiet", "--disable-pip-version-check"]
-        run(str(python), "-m", "pip", "install", *quiet, f"{distribution}=={version}")
+        install = ["-m", "pip", "install", *quiet, f"{distribution}=={version}"]
+        installed = subprocess.run([str(python), *install], stderr=subprocess.PIPE, text=True)
+        if "No matching distribution" in installed.stderr:
+            raise NoSuchPackage
+        installed.check_returncode()
         done.touch()
     return str(python)
 
