@@ -9,6 +9,7 @@ use super::Inspector;
 use super::holding::Reaching;
 use super::live::Live;
 use crate::capture::function_code;
+use crate::cpython::instances::instance_dict;
 use crate::cpython::{ObjectKind, dict_items, find_item};
 use crate::graph::ShortestPaths;
 
@@ -18,6 +19,9 @@ const LEVELS: usize = 8;
 const MOST: f64 = 0.6;
 /// Fewer ages than these are no growth.
 const FEW: usize = 3;
+/// So many objects that are alike and in one container are spoken of as one, if each has some ages.
+const ALIKE: usize = 4;
+const AGES_OF_EACH: usize = 2;
 
 /// An object that keeps members of most ages, or is known to have kept some.
 pub(super) struct Accumulator {
@@ -25,6 +29,15 @@ pub(super) struct Accumulator {
     /// Those members, by position.
     pub members: Vec<usize>,
     pub has_most_ages: bool,
+    /// If it stands for all that are like it.
+    pub alike: Option<Alike>,
+}
+
+/// Several objects in one container that are alike: the list `history` of each session in a list of sessions.
+#[derive(Clone)]
+pub(super) struct Alike {
+    pub container: u32,
+    pub nodes: Vec<u32>,
 }
 
 /// Members that are still to be attributed.
@@ -58,6 +71,7 @@ impl Open<'_> {
             node,
             has_most_ages: self.are_of_most_ages(&members),
             members,
+            alike: None,
         }
     }
 
@@ -153,6 +167,24 @@ impl Live<'_> {
             order.sort_by_cached_key(|&(node, count)| {
                 (std::cmp::Reverse(count), lengths[node as usize], node)
             });
+            // What was told to be in their container is told on.
+            let mut told_by_container = FxHashSet::default();
+            for alike in self.alike(inspector, paths, &order, &above, &open) {
+                if known.contains(&alike.container) {
+                    told_by_container.extend(alike.nodes);
+                    continue;
+                }
+                let members = alike.nodes.iter().flat_map(|it| open.of(&reached[it]));
+                let members: FxHashSet<usize> = members.collect();
+                let mut members: Vec<usize> = members.into_iter().collect();
+                members.sort_unstable();
+                if open.are_of_most_ages(&members) {
+                    accumulators.push(Accumulator {
+                        alike: Some(alike.clone()),
+                        ..open.close(alike.nodes[0], members)
+                    });
+                }
+            }
             for (node, _) in order {
                 // Those equally far away: an object of a chain leads to one more at each level.
                 let has_most_ages = open.are_of_most_ages(&open.of(&above[&node]));
@@ -160,7 +192,9 @@ impl Live<'_> {
                 let mut before = accumulators.iter_mut();
                 if let Some(accumulator) = before.find(|it: &&mut Accumulator| it.node == node) {
                     accumulator.members.extend(open.close(node, kept).members);
-                } else if has_most_ages || known.contains(&node) && !kept.is_empty() {
+                } else if has_most_ages && !told_by_container.contains(&node)
+                    || known.contains(&node) && !kept.is_empty()
+                {
                     accumulators.push(open.close(node, kept));
                 }
             }
@@ -176,6 +210,68 @@ impl Live<'_> {
         open.close_behind(paths, &mut accumulators);
         accumulators.extend(self.common_origin(inspector, paths, &lengths, &mut open));
         accumulators
+    }
+
+    /// Those of some objects that are alike and in one container: the largest groups first, each from the object with
+    /// most members on.
+    fn alike(
+        &self,
+        inspector: &Inspector,
+        paths: &ShortestPaths,
+        order: &[(u32, usize)],
+        above: &Reaching,
+        open: &Open<'_>,
+    ) -> Vec<Alike> {
+        let ty = |node: u32| self.object(node).map(|it| it.get_type().as_ptr() as usize);
+        let mut groups: BTreeMap<_, Vec<(u32, usize)>> = BTreeMap::new();
+        for &(node, _) in order {
+            let ages = open.ages(open.of(&above[&node]).into_iter());
+            if ages < AGES_OF_EACH {
+                continue;
+            }
+            let mut below = node;
+            for distance in 0..LEVELS {
+                let Some(container) = paths.before(below) else {
+                    break;
+                };
+                if !self.can_hold(inspector, container) {
+                    break;
+                }
+                if self.has_items(inspector, paths, container) {
+                    let group = groups.entry((container, distance, ty(node), ty(below)));
+                    group.or_default().push((node, ages));
+                }
+                below = container;
+            }
+        }
+        let mut found: Vec<Alike> = Vec::new();
+        for ((container, ..), mut nodes) in groups {
+            let most = nodes.iter().map(|it| it.1).max().unwrap_or_default();
+            nodes.retain(|(_, ages)| 2 * ages >= most);
+            if nodes.len() >= ALIKE {
+                let nodes = nodes.into_iter().map(|it| it.0).collect();
+                found.push(Alike { container, nodes });
+            }
+        }
+        found.sort_by_key(|it| std::cmp::Reverse(it.nodes.len()));
+        found
+    }
+
+    /// True for a container of the program's, not for the dictionary of an object's attributes.
+    fn has_items(&self, inspector: &Inspector, paths: &ShortestPaths, node: u32) -> bool {
+        use ObjectKind::{Deque, Dict, List, Set, Tuple};
+        let Some(object) = self.object(node) else {
+            return false;
+        };
+        match inspector.kind(&object) {
+            List | Set | Deque | Tuple => true,
+            Dict => {
+                let holder = paths.before(node).and_then(|it| self.object(it));
+                let own = holder.and_then(|it| instance_dict(&inspector.builtins.instances, &it));
+                own != Some(object.as_ptr() as usize)
+            }
+            _ => false,
+        }
     }
 
     /// The last object on the way to all of the open members that one variable leads to, such as the head of a chain.

@@ -10,13 +10,14 @@ use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
+use super::accumulators::Alike;
 use super::graphs::Graphs;
 use super::keepers::Search;
 use super::live::{Live, Root};
 use super::naming::Naming;
 use super::purpose::Classes;
 use super::registries::EVENT_LOOP;
-use crate::capture::AllocationTraces;
+use crate::capture::{AllocationTraces, ReferenceName};
 use crate::cpython::instances::{attribute, instance_dict};
 use crate::cpython::{Builtins, ObjectKind, dict_items, find_item};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
@@ -28,6 +29,9 @@ use crate::model::redact::shorten;
 
 /// How many autograd functions are walked behind one tensor.
 const MAX_FUNCTIONS: usize = 20_000;
+
+/// Of so many owners at most it is searched what else holds what they keep, as each search is a pass over the heap.
+pub(super) const SEARCHED: usize = 4;
 
 /// By so many references a way from a name that lasts may be longer than the shortest.
 const LONGER: usize = 4;
@@ -206,10 +210,14 @@ impl<'a, 'py> Look<'a, 'py> {
         Some(buffer)
     }
 
-    pub fn owner(&self, node: u32) -> String {
+    /// The way to an object by which its owner is named.
+    fn way(&self, node: u32) -> Vec<u32> {
         let way = self.lasting_way(node);
-        let way = way.unwrap_or_else(|| self.ways.path_to(node));
-        let ways = [way];
+        way.unwrap_or_else(|| self.ways.path_to(node))
+    }
+
+    pub fn owner(&self, node: u32) -> String {
+        let ways = [self.way(node)];
         let naming = Naming::new(self.inspector, self.frameworks, self.live, &ways);
         naming.owner(&ways[0]).unwrap_or_default()
     }
@@ -303,8 +311,13 @@ impl<'a, 'py> Look<'a, 'py> {
                 keep.push(keeps);
             }
             if accumulator.has_most_ages {
-                let about = self.diagnose_accumulator(group.kind, holder, &nodes);
-                let evidence = self.with_other_holder(&about.evidence, holder, &nodes);
+                let mut about = self.diagnose_accumulator(group.kind, holder, &nodes);
+                let mut evidence = about.evidence.clone();
+                if let Some(alike) = &accumulator.alike {
+                    (about.owner, evidence) = self.in_words(alike, &evidence);
+                } else if all.len() < SEARCHED {
+                    evidence = self.with_other_holder(&evidence, holder, &nodes);
+                }
                 let is_plain = about.pattern.name == growth::CONTAINER_GROWS.name;
                 let pattern = match is_plain && evidence.contains(EVENT_LOOP) {
                     true => growth::variants::TASKS_WAIT,
@@ -328,6 +341,23 @@ impl<'a, 'py> Look<'a, 'py> {
         }
         all.sort_by_key(|found| Reverse(found.bytes));
         (all, keep)
+    }
+
+    /// What keeps the members of several objects that are alike, and evidence with their number.
+    pub(super) fn in_words(&self, alike: &Alike, evidence: &str) -> (String, String) {
+        let way = self.way(alike.nodes[0]);
+        let each = ReferenceName::Key("each".to_owned());
+        let at = way.iter().position(|&it| it == alike.container);
+        let ways = [way];
+        let naming = Naming::new(self.inspector, self.frameworks, self.live, &ways);
+        let [way] = &ways;
+        let path = naming.path_by(way, &naming.root(way), at.map(|at| (at, &each)));
+        let number = format!("in {} of them", alike.nodes.len());
+        let evidence = match evidence.is_empty() {
+            true => number,
+            false => format!("{number}; {evidence}"),
+        };
+        (path.owner(), evidence)
     }
 
     /// Evidence, and what else holds some members of an accumulator.

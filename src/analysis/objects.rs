@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::busy::busy;
-use super::grown::{Diagnosis, Look};
+use super::grown::{Diagnosis, Look, SEARCHED};
 use super::live::{Depth, Live, Root};
 use crate::cpython::instances::attributes;
 use crate::cpython::read::referents;
@@ -207,6 +207,7 @@ impl<'py> Look<'_, 'py> {
                 !self.follows_others(it.node, &addresses)
             })
             .filter(|it| is_even(it.members.iter().filter_map(|&at| found[at].1), group));
+        let mut searched = 0;
         let found = accumulators.map(|mut accumulator| {
             // Of those in the window something is said.
             accumulator
@@ -216,7 +217,7 @@ impl<'py> Look<'_, 'py> {
             let ages = accumulator.members.iter().filter_map(|&at| found[at].1);
             let in_window = ages.clone().count();
             let ages = ages.max();
-            let owner = self.owner(self.head_of(accumulator.node));
+            let mut owner = self.owner(self.head_of(accumulator.node));
             let pattern = match self.is_cache(accumulator.node) {
                 true => growth::CACHE_WITHOUT_LIMIT,
                 false => match self.purpose_of(accumulator.node, &owner) {
@@ -225,10 +226,16 @@ impl<'py> Look<'_, 'py> {
                     None => growth::variants::VALUES_ACCUMULATE,
                 },
             };
-            let evidence = match group.weight {
+            let mut evidence = match group.weight {
                 1 => String::new(),
                 weight => format!("estimated from 1 in {weight} objects"),
             };
+            searched += 1;
+            if let Some(alike) = &accumulator.alike {
+                (owner, evidence) = self.in_words(alike, &evidence);
+            } else if searched <= SEARCHED {
+                evidence = self.with_other_holder(&evidence, accumulator.node, &nodes);
+            }
             let about = self.about(pattern, owner, nodes[0]);
             let bytes = self.object_bytes(&nodes, (group.weight > 1).then_some(group.ty), sizes);
             Diagnosis {
@@ -243,7 +250,7 @@ impl<'py> Look<'_, 'py> {
                     .map(|&at| (found[at].2, 0))
                     .collect(),
                 ages: ages.unwrap_or_default(),
-                evidence: self.with_other_holder(&evidence, accumulator.node, &nodes),
+                evidence,
                 ..about
             }
         });

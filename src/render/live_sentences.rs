@@ -173,6 +173,12 @@ fn split(retention: &Retention) -> (Vec<&Keeper>, Vec<&Keeper>) {
 /// Fewer bytes than these come and go in any program.
 const LITTLE: u64 = 64 << 10;
 
+/// Resident memory that has grown by as much is told of, if in each of so many parts of the time it grew by this part
+/// of that.
+const MUCH: u64 = 16 << 20;
+const PARTS: usize = 8;
+const STEADY_PART: u64 = 24;
+
 /// How many owners the headline names.
 const NAMED: usize = 3;
 
@@ -197,6 +203,9 @@ pub fn growth_headline(report: &GrowthReport) -> String {
         let (count, step) = (growth.count(), grouped(growth.step));
         headline += &format!("; {count}{place} at step {step}{since}");
     }
+    if let Some(more) = resident_not_explained(report) {
+        headline += &format!("; resident memory +{}, not explained", human_bytes(more));
+    }
     let untold = untold(report);
     if !untold.is_empty() {
         let parts: Vec<String> = untold.iter().map(|it| it.amount()).collect();
@@ -219,7 +228,42 @@ fn untold(report: &GrowthReport) -> Vec<&MoreObjects> {
 
 /// True if nothing is known to grow.
 pub fn is_clean(report: &GrowthReport) -> bool {
-    report.found.is_empty() && report.untold.is_empty() && !report.is_early()
+    report.found.is_empty()
+        && report.untold.is_empty()
+        && !report.is_early()
+        && resident_not_explained(report).is_none()
+}
+
+/// What to do where the memory of the process grows by what is not followed.
+pub fn advice_on_resident(report: &GrowthReport) -> Option<String> {
+    let more = resident_not_explained(report)?;
+    Some(format!(
+        "Resident memory has grown by {} all the time, mostly by what is not followed here, such as buffers of bytes, \
+         arrays in a dictionary, or memory of C and C++. `print(cyclescope.heap())` says what holds arrays.",
+        human_bytes(more)
+    ))
+}
+
+/// By how many bytes the resident memory of the process has grown, if it did so all the time and most of that is explained
+/// neither by tensors nor by what was found.
+fn resident_not_explained(report: &GrowthReport) -> Option<u64> {
+    let known: Vec<u64> = report
+        .counters
+        .iter()
+        .filter(|it| it.step >= report.since)
+        .map(|it| it.resident)
+        .collect();
+    let (&first, &last) = (known.first()?, known.last()?);
+    let grown = last.checked_sub(first)?;
+    let all_the_time = (0..PARTS).all(|part| {
+        let at = |part: usize| known[part * (known.len() - 1) / PARTS];
+        at(part + 1).saturating_sub(at(part)) * STEADY_PART >= grown
+    });
+    let found = report.found.iter().chain(&report.stopped);
+    let explained: u64 = found.map(|it| it.explains.max(it.growth.bytes)).sum();
+    let tensors = u64::try_from(report.grown).unwrap_or_default();
+    let is_enough = grown >= MUCH && 2 * explained.max(tensors) < grown;
+    (known.len() > PARTS && all_the_time && is_enough && !report.is_early()).then_some(grown)
 }
 
 fn of_tensors(report: &GrowthReport) -> String {
@@ -238,12 +282,13 @@ fn of_tensors(report: &GrowthReport) -> String {
     let steps = counted(last.saturating_sub(report.since), "step", "steps");
     let samples = counted(report.samples, "sample", "samples");
     let grown = u64::try_from(report.grown).unwrap_or_default();
+    let reported = reported(report);
     if grown == 0 {
-        return format!("tensor memory did not grow in {steps} ({samples})");
+        return format!("tensor memory did not grow in {steps} ({samples}){reported}");
     }
     let headline = format!("memory +{} in {steps}", human_bytes(grown));
     if grown < LITTLE || grown <= fluctuation(report) {
-        return format!("{headline}, too little to say what it is ({samples})");
+        return format!("{headline}, too little to say what it is ({samples}){reported}");
     }
     let mut left = 100.0;
     let mut parts = Vec::new();
@@ -293,6 +338,17 @@ fn of_tensors(report: &GrowthReport) -> String {
         false => String::new(),
     };
     format!("{headline}: {}{rest} ({samples})", parts.join(", "))
+}
+
+/// What was found of tensors, where their memory has hardly grown: `; reported: `total` (state-not-detached)`.
+fn reported(report: &GrowthReport) -> String {
+    let of_tensors = report.found.iter().filter(|it| it.growth.objects == 0);
+    let names = of_tensors.map(|it| format!("{} ({})", it.growth.short_owner(), it.growth.pattern));
+    let names: Vec<String> = names.take(NAMED).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("; reported: {}", names.join(", ")),
+    }
 }
 
 /// How many bytes go from one sample to the next in a quarter of the samples, or more: of growth by no more than that it is

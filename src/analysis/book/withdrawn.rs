@@ -33,17 +33,27 @@ impl Book {
     /// True if most of what was told has been given back.
     fn has_fallen(&self, told: &mut Told) -> bool {
         match &mut told.followed {
-            // Who releases the oldest and keeps more than that all the same still grows.
+            // Who releases the oldest and keeps more than that all the same still grows, and who keeps others in their
+            // place has given nothing back.
             Followed::Group {
                 key,
                 length,
                 members,
                 ..
             } => {
-                let group = self.groups.groups.get(key);
-                let left = group.map_or(0, |group| group.alive_of(members)) as f64;
+                let Some(group) = self.groups.groups.get(key) else {
+                    return true;
+                };
+                let left = group.alive_of(members) as f64;
+                let steps = self.groups.steps.iter();
+                let then = steps
+                    .zip(&group.totals)
+                    .find(|(step, _)| **step == told.growth.step);
+                let then = then.map_or(0, |(_, total)| total.1);
+                let given_back = then.saturating_sub(group.bytes()) as f64;
                 left <= (1.0 - GIVEN_BACK) * members.len() as f64
-                    && !group.is_some_and(|group| self.groups.grows_still(group, *length))
+                    && given_back >= GIVEN_BACK * told.growth.bytes as f64
+                    && !self.groups.grows_still(group, *length)
             }
             // A line begins anew when it becomes shorter.
             Followed::Longer(family) => has_begun_since(self.lengths.get(family), told.growth.step),

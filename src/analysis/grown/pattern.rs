@@ -38,6 +38,9 @@ const QUEUES: [&str; 7] = [
 ];
 const NEAR: usize = 3;
 
+/// The list of the calls of a `unittest.mock.Mock`.
+const CALLS_OF_MOCK: &str = "unittest.mock._CallList";
+
 /// In what PyTorch keeps hooks.
 const REGISTRIES: [&str; 16] = [
     "_backward_hooks",
@@ -159,6 +162,10 @@ impl Look<'_, '_> {
         }
         if last == "_registry" && owner.contains("weakref.finalize") {
             return Some(growth::variants::FINALIZERS_ACCUMULATE);
+        }
+        let accumulator = way.last().and_then(|&node| self.live.object(node));
+        if accumulator.is_some_and(|it| self.inspector.type_name(&it) == CALLS_OF_MOCK) {
+            return Some(growth::variants::CALLS_OF_MOCK_ACCUMULATE);
         }
         let is_loop = owner.contains(EVENT_LOOP) || owner.contains("EventLoop");
         if is_loop && matches!(last, "_scheduled" | "_ready") {

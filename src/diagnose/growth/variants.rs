@@ -97,6 +97,14 @@ pub const QUEUE_GROWS: GrowthPattern = GrowthPattern {
     ..CONTAINER_GROWS
 };
 
+/// As [`CONTAINER_GROWS`], of the calls of a `unittest.mock.Mock`.
+pub const CALLS_OF_MOCK_ACCUMULATE: GrowthPattern = GrowthPattern {
+    what: "{owner}, the calls of a mock, accumulates the arguments of each call",
+    advice: "A mock keeps the arguments of all its calls, in several lists: call its `reset_mock()` when they are \
+             no longer needed, or put a plain function in its place.",
+    ..CONTAINER_GROWS
+};
+
 /// As [`CONTAINER_GROWS`], of what `weakref.finalize` is to call.
 pub const FINALIZERS_ACCUMULATE: GrowthPattern = GrowthPattern {
     what: "{owner} accumulates finalizers, and what these keep",

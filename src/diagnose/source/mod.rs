@@ -7,6 +7,7 @@ mod attribute;
 mod cache;
 mod change;
 mod container;
+mod descriptor;
 mod edit;
 mod family;
 mod files;
@@ -99,7 +100,8 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
     let kept_as = leak.origin.kept_as.as_deref().unwrap_or_default();
     let found = match (cut.edge.strip_prefix('.'), kept_as.strip_prefix('.')) {
         (Some(attribute), _) if !speaks_of_another(leak, attribute) => {
-            made(&leak.origin, attribute, to, sources, &mut files)
+            let item = item_of(leak, cut.target);
+            made(&leak.origin, attribute, to, item, sources, &mut files)
         }
         (None, Some(attribute)) if is_item(&cut.edge) => {
             put(&leak.origin, attribute, to, sources, &mut files)
@@ -168,6 +170,17 @@ fn patch_for(
     let line = syntax::lines(stored).0;
     let patch = patch(syntax, Path::new(file), line, reference.name()).ok()?;
     (!patch.diff.contains("weakref") || leak.advice.text.contains("weak")).then_some(patch)
+}
+
+/// What the cycle goes on to from a container with this number in the graph: the reference and the object.
+fn item_of(leak: &Leak, container: u32) -> Option<(&str, &Object)> {
+    let at = leak
+        .cycle
+        .iter()
+        .position(|step| step.node == Some(container))?;
+    let next = leak.cycle[(at + 1) % leak.cycle.len()].node?;
+    let object = leak.graph.nodes.get(next as usize)?;
+    Some((leak.cycle[at].edge.as_str(), object))
 }
 
 /// True if the advice begins with another attribute, whose line is another.

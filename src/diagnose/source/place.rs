@@ -2,6 +2,7 @@
 
 use tree_sitter::Node;
 
+use super::descriptor::derived;
 use super::family::{bases, decorators};
 use super::held::last_part;
 use super::sources::Sources;
@@ -29,11 +30,13 @@ pub enum Made<'s> {
 const CANDIDATES: usize = 3;
 
 /// Where the program stored the object in an attribute: the only statement that may have, of the files that the leak's
-/// objects are from and of those that belong together with them.
+/// objects are from and of those that belong together with them. Of a container the `item` is given by which the cycle goes
+/// on.
 pub fn made<'s>(
     origin: &Origin,
     attribute: &str,
     object: &Object,
+    item: Option<(&str, &Object)>,
     sources: &'s mut Sources,
     files: &'s mut Vec<String>,
 ) -> Made<'s> {
@@ -49,17 +52,27 @@ pub fn made<'s>(
     add(files, others.unwrap_or_default());
     let all = sources.of(files);
     let found = stored.matches(&all);
-    if let (false, Some((line, class, source))) =
-        (is_sure, declared(&all, attribute, &origin.owner))
-    {
-        return Made::Class(short(&class.name).to_owned(), location(source, line));
+    if let (false, Some(field)) = (is_sure, declared(&all, attribute, &origin.owner)) {
+        let is_stored = found.iter().any(|it| !is_library_file(it.source.file));
+        let at = location(field.source, lines(field.node).0 as u32);
+        match (is_stored, field.is_given(&all)) {
+            (false, _) => return Made::Class(short(&field.class.name).to_owned(), at),
+            (true, true) => {
+                return if is_all {
+                    one_of(&found, Some(at), |one| is_said(one, object))
+                } else {
+                    Made::Unknown
+                };
+            }
+            (true, false) => {}
+        }
     }
     match only(&found) {
         _ if !is_all => Made::Unknown,
         _ if found.iter().any(|one| is_filled_later(object, one)) => {
-            filled(&stored, &all, &origin.owner)
+            filled(&stored, item, &all, &origin.owner)
         }
-        None => match one_of(&found, |one| is_said(one, object)) {
+        None => match one_of(&found, None, |one| is_said(one, object)) {
             Made::Unknown => of_class(&found, &origin.owner),
             several => several,
         },
@@ -94,7 +107,7 @@ fn stored<'a>(
     Stored {
         attribute,
         object,
-        classes: &origin.target,
+        classes: Some(&origin.target),
         owner,
         files: &origin.files,
     }
@@ -105,20 +118,49 @@ fn is_filled_later(object: &Object, one: &Match<'_>) -> bool {
     object.kind == NodeKind::Container && is_empty(one.source.syntax, one.store.value)
 }
 
-/// Where something was put into the container that an attribute has, whatever that is.
-fn filled<'s>(stored: &Stored<'_>, sources: &[Source<'s>], owner: &[ClassSource]) -> Made<'s> {
-    let found = stored.among(sources, |syntax, attribute| {
+/// Where the item by which the cycle goes on was put into the container that an attribute has.
+fn filled<'s>(
+    stored: &Stored<'_>,
+    item: Option<(&str, &Object)>,
+    sources: &[Source<'s>],
+    owner: &[ClassSource],
+) -> Made<'s> {
+    let put_there = |syntax, attribute: &str| -> Vec<Store<'s>> {
         let puts = puts(syntax, attribute).into_iter();
-        let puts = puts.filter(|store| !is_constant(store.value) || has_key(store.node));
-        puts.map(|store| Store {
-            value: None,
-            ..store
-        })
-        .collect()
-    });
+        puts.filter(|store| !is_constant(store.value) || has_key(store.node))
+            .collect()
+    };
+    let Some((edge, object)) = item else {
+        return one_put(&stored.among(sources, put_there));
+    };
+    let of_item = Stored {
+        object,
+        classes: None,
+        ..*stored
+    };
+    let mut found = of_item.among(sources, put_there);
+    found.retain(|one| !is_of_other_key(one, edge));
     match one_put(&found) {
         Made::Unknown => of_class(&found, owner),
         put => put,
+    }
+}
+
+/// True for the assignment of an item by another key than that of a reference, such as `['loss']`.
+fn is_of_other_key(one: &Match<'_>, edge: &str) -> bool {
+    let target = one.store.node.child_by_field_name("left");
+    let key = target.and_then(|target| target.child_by_field_name("subscript"));
+    let key = key
+        .filter(|key| key.kind() == "string")
+        .map(|key| one.source.syntax.of(key));
+    let wanted = edge
+        .strip_prefix("['")
+        .and_then(|edge| edge.strip_suffix("']"));
+    match (key, wanted) {
+        (Some(key), Some(wanted)) => {
+            !key.contains(['{', '\\']) && key.trim_matches(['"', '\'']) != wanted
+        }
+        _ => false,
     }
 }
 
@@ -139,7 +181,7 @@ fn one_put<'s>(found: &[Match<'s>]) -> Made<'s> {
     match only(found) {
         Some(one) if one.is_near && is_programs(one) => Made::Line(one.source, one.store.node),
         Some(_) => Made::Unknown,
-        None => one_of(found, is_programs),
+        None => one_of(found, None, is_programs),
     }
 }
 
@@ -172,7 +214,7 @@ fn wanted(origin: &Origin, owner: &[ClassSource], sources: &mut Sources) -> Vec<
     wanted
 }
 
-/// The one line that surely stored it, or else the only one. What copies the attribute of another object is not the first.
+/// The one line that surely stored it, or else the only one that may have.
 fn only<'m, 's>(found: &'m [Match<'s>]) -> Option<&'m Match<'s>> {
     let line = |it: &Match<'s>| (it.source.file, lines(it.store.node).0);
     let may = candidates(found);
@@ -181,21 +223,28 @@ fn only<'m, 's>(found: &'m [Match<'s>]) -> Option<&'m Match<'s>> {
     is_one.then_some(first)
 }
 
-/// Those that surely stored it, or else all that may have.
+/// Those that surely stored it, or else all that may have, unless they all copy it from another object.
 fn candidates<'m, 's>(found: &'m [Match<'s>]) -> Vec<&'m Match<'s>> {
     let sure: Vec<_> = found.iter().filter(|it| it.fit == Fit::Surely).collect();
     match sure.is_empty() {
-        true => found.iter().filter(|it| !it.copies).collect(),
+        true if found.iter().all(|it| it.copies) => Vec::new(),
+        true => found.iter().collect(),
         false => sure,
     }
 }
 
-/// Those of several statements that may have stored it, if they are few and may all be said.
-fn one_of<'s>(found: &[Match<'s>], is_said: impl Fn(&Match<'_>) -> bool) -> Made<'s> {
+/// Those of several statements that may have stored it, and a field that its class may have stored, if they are few and may
+/// all be said.
+fn one_of<'s>(
+    found: &[Match<'s>],
+    field: Option<Location>,
+    is_said: impl Fn(&Match<'_>) -> bool,
+) -> Made<'s> {
     let may = candidates(found);
     let mut places: Vec<Location> = may
         .iter()
         .map(|it| location(it.source, lines(it.store.node).0 as u32))
+        .chain(field)
         .collect();
     places.sort_by(|one, other| (&one.file, one.line).cmp(&(&other.file, other.line)));
     places.dedup();
@@ -230,25 +279,79 @@ fn of_class<'s>(found: &[Match<'s>], owner: &[ClassSource]) -> Made<'s> {
 }
 
 /// A field of a class that has its `__init__` made for it, as data classes do.
+struct Field<'s, 'c> {
+    node: Node<'s>,
+    /// Its place among the fields of its class, if that is known.
+    position: Option<usize>,
+    class: &'c ClassSource,
+    source: Source<'s>,
+}
+
+impl Field<'_, '_> {
+    /// True if a call in some files may give `__init__` a value for it.
+    fn is_given(&self, sources: &[Source<'_>]) -> bool {
+        let syntax = self.source.syntax;
+        let target = self.node.child_by_field_name("left");
+        let name = target.map_or("", |target| syntax.of(target));
+        let value = self.node.child_by_field_name("right");
+        if value.is_some_and(|value| syntax.of(value).replace(' ', "").contains("init=False")) {
+            return false;
+        }
+        let mut names = derived(sources, short(&self.class.name));
+        names.extend(["cls", "__class__", "type(self)"]);
+        let gives = |source: &Source<'_>, call: Node<'_>| {
+            let syntax = source.syntax;
+            let arguments = call.child_by_field_name("arguments").map(children);
+            let function = call.child_by_field_name("function");
+            let function = function.map_or("", |function| last_part(syntax.of(function)));
+            let arguments = arguments.unwrap_or_default();
+            let is_by_name = arguments.iter().any(|it| {
+                let keyword = it.child_by_field_name("name");
+                let is_it = |word: Node<'_>| syntax.of(word) == name.trim_start_matches('_');
+                it.kind() == "keyword_argument"
+                    && keyword.is_some_and(|word| syntax.of(word) == name || is_it(word))
+            });
+            let is_any = arguments.iter().any(|it| it.kind().ends_with("_splat"));
+            let by_place = arguments
+                .iter()
+                .filter(|it| it.kind() != "keyword_argument");
+            let is_reached = self.position.is_none_or(|at| by_place.clone().count() > at);
+            is_by_name
+                || names.contains(&function)
+                    && (is_any || by_place.clone().count() > 0 && is_reached)
+        };
+        sources.iter().any(|source| {
+            let mut calls = all(source.syntax.root()).into_iter();
+            calls.any(|node| node.kind() == "call" && gives(source, node))
+        })
+    }
+}
+
 fn declared<'s, 'c>(
     sources: &[Source<'s>],
     attribute: &str,
     owner: &'c [ClassSource],
-) -> Option<(u32, &'c ClassSource, Source<'s>)> {
+) -> Option<Field<'s, 'c>> {
     sources.iter().find_map(|&source| {
         let classes = all(source.syntax.root()).into_iter();
         classes
             .filter(|node| node.kind() == "class_definition")
             .find_map(|class| {
                 let known = class_source(owner, source, class)?;
-                let field = field(source.syntax, class, attribute)?;
-                let is_made =
-                    decorators(source.syntax, class).next().is_some() || !bases(class).is_empty();
+                let node = field(source.syntax, class, attribute)?;
+                let has_bases = !bases(class).is_empty();
+                let is_made = decorators(source.syntax, class).next().is_some() || has_bases;
                 let body = class.child_by_field_name("body")?;
                 let has_own = children(body)
                     .into_iter()
                     .any(|node| is_named(source.syntax, node, "__init__"));
-                (is_made && !has_own).then_some((lines(field).0 as u32, known, source))
+                let position = fields(class).into_iter().position(|it| it == node);
+                (is_made && !has_own).then_some(Field {
+                    node,
+                    position: position.filter(|_| !has_bases),
+                    class: known,
+                    source,
+                })
             })
     })
 }

@@ -3,7 +3,7 @@
 use tree_sitter::Node;
 
 use super::family::decorators;
-use super::syntax::{Syntax, all, children, is_field, is_named, scope};
+use super::syntax::{Syntax, all, around, children, is_field, is_named, scope};
 
 /// Patterns of several targets, to which something is unpacked.
 const PATTERNS: [&str; 3] = ["pattern_list", "tuple_pattern", "list_pattern"];
@@ -102,10 +102,25 @@ pub fn is_constant(value: Option<Node<'_>>) -> bool {
     })
 }
 
-/// True for `X.attribute`.
+/// True for `X.attribute`, also for a private one as the class has it: `X.__name` is `_Class__name`.
 pub fn is_called(syntax: &Syntax, node: Node<'_>, attribute: &str) -> bool {
-    let name = node.child_by_field_name("attribute");
-    name.is_some_and(|name| syntax.of(name) == attribute)
+    let Some(name) = node.child_by_field_name("attribute") else {
+        return false;
+    };
+    let name = syntax.of(name);
+    name == attribute
+        || is_private(name) && private(syntax, node, name).as_deref() == Some(attribute)
+}
+
+fn is_private(name: &str) -> bool {
+    name.starts_with("__") && !name.ends_with("__")
+}
+
+/// What a private name is to Python where it stands (Python/compile.c, `_Py_Mangle`).
+fn private(syntax: &Syntax, node: Node<'_>, name: &str) -> Option<String> {
+    let class = around(node, &["class_definition"])?.child_by_field_name("name")?;
+    let class = syntax.of(class).trim_start_matches('_');
+    (!class.is_empty()).then(|| format!("_{class}{name}"))
 }
 
 /// The call `setattr(object, name, value)`, if the name is that of the attribute or not written there.

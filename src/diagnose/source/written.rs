@@ -2,10 +2,11 @@
 
 use tree_sitter::Node;
 
+use super::descriptor::is_of_other_classes;
 use super::family::{decorators, defined};
 use super::reference::named_function;
 use super::stores::{Store, bound_by, is_called, stores};
-use super::syntax::{Syntax, around, children, functions_around, is_named, lines, scope};
+use super::syntax::{Syntax, all, around, children, functions_around, is_named, lines, scope};
 use crate::capture::{ClassSource, is_library_file};
 use crate::diagnose::case::short;
 use crate::model::report::{Node as Object, NodeKind};
@@ -53,8 +54,8 @@ struct Receiver<'s> {
 pub struct Stored<'a> {
     pub attribute: &'a str,
     pub object: &'a Object,
-    /// The classes of the object.
-    pub classes: &'a [ClassSource],
+    /// The classes of the object; `None` if they are not known.
+    pub classes: Option<&'a [ClassSource]>,
     /// Those of the object that has the attribute.
     pub owner: &'a [ClassSource],
     /// The files that the objects of the leak are from.
@@ -92,6 +93,9 @@ impl Stored<'_> {
                 let Some(receiver) = self.received(source, &store).filter(|_| !is_given) else {
                     continue;
                 };
+                if !store.is_named && is_of_other_classes(sources, self.owner, source, store.node) {
+                    continue;
+                }
                 let value = store.value;
                 let fit = value.map_or(Fit::Maybe, |it| self.value(source, it, code.as_ref()));
                 if fit != Fit::No {
@@ -118,7 +122,7 @@ impl Stored<'_> {
         if self.files.iter().any(|file| file == source.file) {
             return true;
         }
-        let classes = self.classes.iter().chain(self.owner);
+        let classes = self.classes.unwrap_or_default().iter().chain(self.owner);
         let mut program =
             classes.filter(|class| !class.file.as_deref().is_some_and(is_library_file));
         program.any(|class| source.syntax.has_word(short(&class.name)))
@@ -182,6 +186,10 @@ impl Stored<'_> {
             return fits.max().unwrap_or(Fit::Maybe);
         }
         let label = self.object.label.as_str();
+        // A built-in function leads nowhere.
+        if is_built_in(syntax, value) {
+            return Fit::No;
+        }
         if label.starts_with("function ") {
             return match code {
                 Some(code) => is_made(code, source, value),
@@ -196,6 +204,12 @@ impl Stored<'_> {
             };
         }
         self.plain(source, value)
+    }
+
+    /// True if the object may be of a class of a file.
+    fn may_be_of(&self, source: Source<'_>, class: Node<'_>) -> bool {
+        self.classes
+            .is_none_or(|classes| is_one_of(classes, source, class))
     }
 
     /// As [`Stored::value`], of an object that is no function.
@@ -217,17 +231,17 @@ impl Stored<'_> {
             | "integer"
             | "float" => false,
             "identifier" => match own_object(syntax, value, syntax.of(value)) {
-                Own::Object(class) => is_one_of(self.classes, source, class),
+                Own::Object(class) => self.may_be_of(source, class),
                 Own::Class => self.object.kind == NodeKind::Class,
                 Own::No => {
                     let class = class_of_variable(syntax, value, syntax.of(value));
-                    class.is_none_or(|class| is_one_of(self.classes, source, class))
+                    class.is_none_or(|class| self.may_be_of(source, class))
                         && !is_function(syntax, value)
                 }
             },
             "call" => {
                 let made = class_made(syntax, value);
-                made.is_none_or(|class| is_one_of(self.classes, source, class))
+                made.is_none_or(|class| self.may_be_of(source, class))
             }
             _ => true,
         };
@@ -254,6 +268,15 @@ fn is_made(code: &Code<'_>, source: Source<'_>, value: Node<'_>) -> Fit {
         };
     }
     as_callable(value)
+}
+
+/// True for a name that nothing in the file gives a value, such as `print`.
+fn is_built_in(syntax: &Syntax, value: Node<'_>) -> bool {
+    value.kind() == "identifier"
+        && syntax.bindings(syntax.root(), syntax.of(value)).is_empty()
+        && !all(syntax.root())
+            .iter()
+            .any(|node| node.kind() == "wildcard_import")
 }
 
 /// Whether an expression may be a function that is made elsewhere.

@@ -3,7 +3,7 @@
 use crate::model::growth::{Growth, GrowthReport};
 use crate::model::words::{counted, human_bytes};
 use crate::render::live_sentences::{
-    cleared, counters, growth_headline, is_clean, sampled, sentence, stopped,
+    advice_on_resident, cleared, counters, growth_headline, is_clean, sampled, sentence, stopped,
 };
 
 /// The headline, the growing groups, one paragraph each, and the number of samples.
@@ -13,6 +13,7 @@ pub fn growth(report: &GrowthReport) -> String {
         text += "No growth was found.\n";
     }
     text.extend(report.found.iter().map(|it| grown(&it.growth) + "\n"));
+    text.extend(advice_on_resident(report).map(|advice| advice + "\n"));
     text.extend(report.cleared.iter().map(|it| cleared(it) + ".\n"));
     text.extend(report.stopped.iter().map(|it| stopped(&it.growth) + ".\n"));
     text.extend(counters(report).map(|counters| sentence(&counters) + "\n"));

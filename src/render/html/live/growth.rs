@@ -13,7 +13,7 @@ use crate::render::html::live::chart::{Curve, Layer, Measure, curves, stacked};
 use crate::render::html::live::{Page, facts, section};
 use crate::render::html::parts::{entry, with_code};
 use crate::render::live_sentences::{
-    cleared, counters, growth_headline, is_clean, sampled, sentence, stopped,
+    advice_on_resident, cleared, counters, growth_headline, is_clean, sampled, sentence, stopped,
 };
 
 /// How many groups are shown.
@@ -43,6 +43,8 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
         b { (with_code(&name(&sentence(&growth_headline(report)), 1000))) } " "
         @if early {
             "Let the program run for more steps, or sample more often with a smaller " code { "every" } "."
+        } @else if let (0, Some(advice)) = (count, advice_on_resident(report)) {
+            (with_code(&advice))
         } @else if count == 0 && !is_clean(report) {
             "Objects grow with the number of steps, but too little is known of them to report them."
         } @else if count == 0 {
@@ -69,6 +71,7 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
         title: match count {
             0 if early => "Too early to tell".to_owned(),
             0 if is_clean(report) => "No growth was found".to_owned(),
+            0 if report.untold.is_empty() => "Resident memory grows".to_owned(),
             0 => "Nothing to report".to_owned(),
             1 if report.found[0].growth.bytes_per_step >= 1.0 => {
                 let growth = &report.found[0].growth;

@@ -1,0 +1,169 @@
+"""Growth in many containers that are alike: one owner is told, and told on."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import cyclescope
+from support.marks import HAS_TORCH, needs_torch
+
+if HAS_TORCH:
+    import torch
+
+
+def watched(steps: int, step: Callable[[int], None], every: int = 1) -> cyclescope.LeakMonitor:
+    monitor = cyclescope.LeakMonitor(
+        every=every, devices="any", min_bytes=0, max_share=float("inf")
+    )
+    with monitor:
+        for number in range(steps):
+            step(number)
+            monitor.step()
+    return monitor
+
+
+class Shard:
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+
+
+@needs_torch
+@pytest.mark.parametrize("count", [4, 8, 24])
+@pytest.mark.parametrize("by_key", [False, True], ids=["list", "dict"])
+@pytest.mark.parametrize("often", [False, True], ids=["some of each", "one of some"])
+def test_lists_that_are_alike_are_one_owner(count: int, by_key: bool, often: bool) -> None:
+    shards: Any = {f"s{number}": Shard() for number in range(count)}
+    each = list(shards.values())
+    shards = shards if by_key else each
+
+    def step(number: int) -> None:
+        each[number % count].items.append(torch.ones(500))
+
+    # In intervals of one sample, none of many lists grows in most.
+    monitor = watched((10 if often else 20) * count + 20, step, every=1 if often else count // 2)
+    (found,) = monitor.found
+    assert "`shards`" in found.owner
+    assert "has stopped growing" not in monitor.to_text()
+    assert "100 % explained by" in monitor.headline, monitor.headline
+
+
+@needs_torch
+def test_what_each_of_them_has_is_named() -> None:
+    shards = [Shard() for _ in range(6)]
+
+    def step(_: int) -> None:
+        for shard in shards:
+            shard.items.append(torch.ones(500))
+
+    (found,) = watched(30, step).found
+    assert "`shards`" in found.owner
+    assert found.owner.endswith("[each] (Shard) → .items")
+    assert "in 6 of them" in found.summary
+
+
+@needs_torch
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_few_are_named_one_by_one(count: int) -> None:
+    names = ["loss", "accuracy", "rate"][:count]
+    metrics: dict[str, list[Any]] = {name: [] for name in names}
+
+    def step(_: int) -> None:
+        for values in metrics.values():
+            values.append(torch.ones(500))
+
+    owners = {found.owner for found in watched(30, step).found}
+    assert len(owners) == count
+    assert all(any(f"['{name}']" in owner for owner in owners) for name in names)
+
+
+@needs_torch
+def test_one_that_grows_beside_others_that_do_not_is_named_itself() -> None:
+    shards = [Shard() for _ in range(6)]
+
+    def step(number: int) -> None:
+        shards[3].items.append(torch.ones(500))
+        for shard in shards[4:]:
+            shard.items[:] = [torch.ones(500), torch.ones(500)]
+
+    (found,) = watched(30, step).found
+    assert "[3] (Shard)" in found.owner
+
+
+@needs_torch
+def test_a_full_window_is_said_to_have_stopped_and_not_to_have_released() -> None:
+    window: list[Any] = []
+
+    def step(_: int) -> None:
+        window.append(torch.ones(5000))
+        del window[:-25]
+
+    monitor = watched(80, step)
+    assert monitor.found == []
+    assert "has released" not in monitor.to_text()
+    assert "has stopped growing" in monitor.to_text()
+    assert "explained by `window` (no longer growing)" in monitor.headline
+
+
+PROGRAM = """\
+import numpy
+import cyclescope
+
+kept = {{}}
+monitor = cyclescope.LeakMonitor(every=1, devices="any", max_share=float("inf"))
+with monitor:
+    for number in range(60):
+        {step}
+        monitor.step()
+print(len(monitor.found), monitor.headline)
+print(monitor)
+"""
+
+
+def said_of(step: str) -> str:
+    """What is said of a step, in a process of its own: what it keeps is not taken from memory that was freed before."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(step=step)],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "kept[number] = numpy.ones(200_000)",
+        "kept.setdefault('all', bytearray()).extend(bytes(1_000_000))",
+    ],
+    ids=["a dictionary of arrays by number", "a longer buffer"],
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+def test_memory_that_no_sample_shows_is_not_passed_over(step: str) -> None:
+    said = said_of(step)
+    if said.startswith("0 "):
+        assert re.search(r"; resident memory \+[\d.]+ MiB, not explained\n", said), said
+        assert "No growth was found" not in said
+        assert "cyclescope.heap()" in said
+
+
+def test_memory_that_came_at_once_is_not_said_to_grow() -> None:
+    said = said_of("number == 30 and kept.update(x=b'1' * 50_000_000)")
+    assert "resident memory +" not in said.splitlines()[0]
+    assert "No growth was found" in said
+
+
+@needs_torch
+def test_the_calls_of_a_mock_are_reset() -> None:
+    from unittest import mock
+
+    logger = mock.Mock()
+    monitor = watched(30, lambda number: logger.log({"image": torch.ones(500)}, step=number))
+    (found,) = monitor.found
+    assert "call its `reset_mock()`" in found.advice
