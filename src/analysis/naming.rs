@@ -457,6 +457,7 @@ fn blank(kind: ObjectKind, label: String) -> Description {
         unplaced_class: None,
         weak_references: WeakReferences::Never,
         frozen: false,
+        own_setattr: false,
         standing: Standing::default(),
         wraps: false,
         free_variables: Vec::new(),

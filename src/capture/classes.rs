@@ -8,7 +8,7 @@ use pyo3::types::{PyBool, PyDict, PyType};
 use rustc_hash::FxHashMap;
 
 use super::places::{code_place, function_code, function_place, qualname};
-use super::{ClassSource, Place, WeakReferences};
+use super::{ClassSource, Place, WeakReferences, is_library_file};
 use crate::cpython::attributes::{class_items, first_of_kind};
 use crate::cpython::frames::variable_names;
 use crate::cpython::read::{
@@ -32,6 +32,8 @@ pub struct ClassFacts {
     pub weak_references: WeakReferences,
     /// As [`Description::frozen`](crate::capture::Description::frozen), of its instances.
     pub frozen: bool,
+    /// As [`Description::own_setattr`](crate::capture::Description::own_setattr), of its instances.
+    pub own_setattr: bool,
 }
 
 /// The facts of the classes met lately.
@@ -71,6 +73,7 @@ impl Classes {
             in_file: class_in_file(builtins, class),
             weak_references: weak_references(builtins, class),
             frozen: mortal && (is_frozen(builtins, class) || is_frozen_model(builtins, class)),
+            own_setattr: mortal && has_own_setattr(builtins, class),
         });
         if self.by_address.len() >= LIMIT {
             self.by_address.clear();
@@ -164,11 +167,7 @@ fn weak_references(builtins: &Builtins, class: &Bound<'_, PyAny>) -> WeakReferen
 /// True if the `__setattr__` of a class is that of a frozen data class: it raises `FrozenInstanceError`
 /// (`_frozen_get_del_attr` in Lib/dataclasses.py, `_frozen_setattrs` of attrs).
 fn is_frozen(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
-    let mro = builtins.type_mro.get(class);
-    let mut bases = mro.as_ref().map_or_else(Vec::new, items).into_iter();
-    let setter =
-        bases.find_map(|base| find_item("__setattr__", |f| class_items(builtins, &base, f)));
-    let Some(code) = setter.and_then(|setter| function_code(builtins, &setter)) else {
+    let Some(code) = setattr_code(builtins, class) else {
         return false;
     };
     let names = builtins.code_names.get(&code);
@@ -177,6 +176,22 @@ fn is_frozen(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
     names
         .chain(variable_names(builtins, &code))
         .any(|name| name == "FrozenInstanceError")
+}
+
+/// The code of the `__setattr__` that a class has or inherits, if it is written in Python.
+fn setattr_code<'py>(builtins: &Builtins, class: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    let mro = builtins.type_mro.get(class);
+    let mut bases = mro.as_ref().map_or_else(Vec::new, items).into_iter();
+    let setter =
+        bases.find_map(|base| find_item("__setattr__", |f| class_items(builtins, &base, f)));
+    function_code(builtins, &setter?)
+}
+
+/// True if that is the program's: what an assignment does is then not known.
+fn has_own_setattr(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
+    let code = setattr_code(builtins, class);
+    let file = code.and_then(|code| text_of(&builtins.code_filename.get(&code)?));
+    file.is_some_and(|file| !is_library_file(&file) && !file.starts_with('<'))
 }
 
 /// True for a model of Pydantic that is configured so (`ModelMetaclass.__new__` in

@@ -51,6 +51,7 @@ pub fn describe(
         unplaced_class,
         weak_references: class.weak_references,
         frozen: kind == ObjectKind::Instance && class.frozen,
+        own_setattr: kind == ObjectKind::Instance && class.own_setattr,
         standing: standing(builtins, kind, object),
         wraps: kind == ObjectKind::Function && wraps(builtins, object),
         free_variables,

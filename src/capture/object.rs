@@ -142,6 +142,8 @@ pub struct Description {
     pub weak_references: WeakReferences,
     /// True for an instance of a frozen data class, whose attributes cannot be assigned.
     pub frozen: bool,
+    /// True for an instance of a class of the program's with a `__setattr__` of its own.
+    pub own_setattr: bool,
     /// Of a bound method.
     pub standing: Standing,
     /// True for a function that has the name of another, which it wraps (`functools.wraps`).

@@ -256,12 +256,22 @@ impl Case<'_> {
         let kept = noun(target);
         let is_given = attribute == "_mock_wraps";
         let attribute = public_name(owner, attribute);
+        if attribute == "_coro" && class == "Task" {
+            return "`cancel()` the Task while its event loop runs, so that its coroutine ends"
+                .to_owned();
+        }
         if is_given || cannot_be_assigned(owner, &self.graph[edge].name, target) {
             return format!("drop the {class}, which keeps the {kept} as `{attribute}`");
         }
         if owner.description.frozen {
             return format!(
                 "create the {class} without the {kept} as `{attribute}`, which cannot be set later"
+            );
+        }
+        if owner.description.own_setattr {
+            return format!(
+                "do not keep the {kept} as `{class}.{attribute}` (the `__setattr__` of the {class} decides what an \
+                 assignment does)"
             );
         }
         if attribute.ends_with("_hooks") {

@@ -39,6 +39,7 @@ impl LeakNode {
                 default_arguments: Vec::new(),
                 weak_references: WeakReferences::Never,
                 frozen: false,
+                own_setattr: false,
                 standing: Standing::default(),
                 wraps: false,
                 details: Vec::new(),

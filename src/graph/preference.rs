@@ -124,8 +124,10 @@ pub fn cannot_be_assigned(owner: &LeakNode, name: &ReferenceName, target: &LeakN
         }
         ObjectKind::Instance => {
             let is = |attribute: &str| matches!(name, ReferenceName::Attribute(name) if name == attribute);
+            // What `_asyncio` shows of its tasks and futures is read only (Modules/_asynciomodule.c).
             is("_exception") && target.description.kind == ObjectKind::Exception
-                || is("_result") && owner.description.type_name.starts_with("_asyncio.")
+                || matches!(name, ReferenceName::Attribute(_))
+                    && owner.description.type_name.starts_with("_asyncio.")
         }
         _ => false,
     }

@@ -106,6 +106,7 @@ fn node(number: usize, kind: ObjectKind, is_buffer: bool) -> LeakNode {
             unplaced_class: None,
             weak_references: WeakReferences::Taken,
             frozen: false,
+            own_setattr: false,
             standing: Standing::default(),
             wraps: false,
             free_variables: vec!["x".to_owned()],

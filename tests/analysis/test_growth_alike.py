@@ -121,12 +121,12 @@ with monitor:
         {step}
         monitor.step()
 print(len(monitor.found), monitor.headline)
-print(monitor)
+print(monitor.to_text())
 """
 
 
 def said_of(step: str) -> str:
-    """What is said of a step, in a process of its own: what it keeps is not taken from memory that was freed before."""
+    """What is said of a step, in a process of its own, which has no freed memory to use again."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(step=step)],
         stdout=subprocess.PIPE,

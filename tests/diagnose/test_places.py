@@ -226,7 +226,7 @@ FIELD = """
 @dataclass(eq=False)
 class Clip:
     data: Any
-    reel: Any = None  # here
+    reel: Any = None  # one
 
 @dataclass(eq=False)
 class Reel:
@@ -237,14 +237,15 @@ def other():
 
 def go():
     reel, clip = Reel(), Clip(array())
-    clip.reel = reel
+    clip.reel = reel  # one
     reel.clips.append(clip)
 """
 
 
-def test_where_a_call_or_an_assignment_may_have_it_is_the_field(modules: Modules) -> None:
+def test_where_a_call_or_an_assignment_may_have_it_are_both(modules: Modules) -> None:
     (leak,) = told(module_of(FIELD, modules))
-    assert f"places_told.py:{line_of(FIELD)}, in class `Clip`: " in leak, leak
+    first, second = lines_of(FIELD, "# one")
+    assert re.search(rf"\S+places_told\.py:{first} or \S+places_told\.py:{second}: ", leak), leak
 
 
 SEVERAL = {

@@ -24,11 +24,20 @@ use petgraph::Direction;
 use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
+use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::Case;
+use crate::diagnose::case::{Case, short};
 use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::graph::{held_by_mocks, is_of_mocks};
+
+/// In what a mock keeps the calls of itself and of its children.
+const RECORDS: [&str; 4] = [
+    "_mock_call_args",
+    "_mock_call_args_list",
+    "_mock_mock_calls",
+    "method_calls",
+];
 
 pub const PATTERN: Pattern = Pattern {
     name: "mock-keeps-arguments",
@@ -37,7 +46,7 @@ pub const PATTERN: Pattern = Pattern {
 
 fn recognise(case: &Case<'_>) -> Option<Finding> {
     if !is_of_mocks(case.graph, case.cycle) {
-        return None;
+        return keeps_program(case);
     }
     let what = "A mock of `unittest.mock` keeps the arguments of each call and what it was given. It is in cycles of \
                 its own making, so all of that stays alive until the collector runs. Run \
@@ -50,6 +59,25 @@ fn recognise(case: &Case<'_>) -> Option<Finding> {
         true => format!("{what}{reset}"),
         false => what.to_owned(),
     }))
+}
+
+/// What is said where an argument of a recorded call leads back to the mock: its lists must stay lists.
+fn keeps_program(case: &Case<'_>) -> Option<Finding> {
+    let cut = case.cut?;
+    let (owner, _) = case.graph.edge_endpoints(cut)?;
+    let class = &case.graph[owner].description.type_name;
+    let ReferenceName::Attribute(attribute) = &case.graph[cut].name else {
+        return None;
+    };
+    let is_record = class.starts_with("unittest.mock.") && RECORDS.contains(&attribute.as_str());
+    is_record.then(|| {
+        let class = short(class);
+        let what = format!(
+            "`{class}.{attribute}` has the arguments of calls of the {class}, which lead back to it."
+        );
+        let remedy = format!("call `reset_mock()` on the {class} when its calls are no longer needed");
+        Finding::new(what).remedy(cut, remedy)
+    })
 }
 
 /// True if a function that stands for a mock is the child of another mock: `reset_mock()` of that raises a TypeError

@@ -1,0 +1,312 @@
+"""Lines that look as if they had stored a reference, beside the one that has."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import re
+from typing import Any
+from unittest import mock
+
+import numpy
+import pytest
+
+import cyclescope
+from support.written import Modules
+
+pytestmark = pytest.mark.usefixtures("collector_paused")
+
+HEADER = """
+from dataclasses import dataclass, field, replace
+from typing import Any
+import numpy
+
+"""
+
+PROGRAMS = {
+    "a field that __init__ does not take": """
+@dataclass(eq=False)
+class Phase:
+    data: Any
+    run: Any = field(init=False, default=None)
+
+class Run:
+    def go(self):
+        self.phase = Phase(numpy.zeros(5000))
+        self.phase.run = self  # here
+
+def go():
+    Run().go()
+""",
+    "a field that no call gives": """
+@dataclass(eq=False)
+class Phase:
+    data: Any
+    run: Any = None
+
+class Run:
+    def go(self):
+        self.phase = Phase(numpy.zeros(5000))
+        self.phase.run = self  # here
+
+def go():
+    Run().go()
+""",
+    "a field that a call gives": """
+@dataclass(eq=False)
+class Phase:
+    data: Any
+    run: Any = None  # here
+
+class Run:
+    def go(self):
+        self.phase = Phase(numpy.zeros(5000), self)
+
+def later(phase, run):
+    phase.run = run  # here
+
+def go():
+    Run().go()
+""",
+    "a field that a call gives by its name": """
+@dataclass(eq=False)
+class Phase:
+    data: Any
+    run: Any = None  # here
+
+class Run:
+    def go(self):
+        self.phase = replace(Phase(numpy.zeros(5000)), run=self)
+
+def later(phase, run):
+    phase.run = run  # here
+
+def go():
+    Run().go()
+""",
+    "a copy of what another object has": """
+class Node:
+    def __init__(self):
+        self.parent, self.data = None, numpy.zeros(5000)
+
+    def beside(self):
+        other = Node()
+        other.parent = self.parent  # here
+        other.parent.nodes.append(other)
+
+class Tree:
+    def __init__(self):
+        self.nodes = []
+
+def go():
+    tree, node = Tree(), Node()
+    node.parent = tree  # here
+    node.beside()
+""",
+    "a private attribute": """
+class Box:
+    def __init__(self, model):
+        self.__model = model  # here
+
+class Other:
+    def __init__(self, model):
+        self.__model = model
+
+class Model:
+    def __init__(self):
+        self.data, self.box = numpy.zeros(5000), Box(self)
+
+def go():
+    Model()
+""",
+    "a private attribute of a base class": """
+class _Base:
+    def __init__(self, model):
+        self.__model = model  # here
+
+class Box(_Base):
+    pass
+
+class Model:
+    def __init__(self):
+        self.data, self.box = numpy.zeros(5000), Box(self)
+
+def go():
+    Model()
+""",
+    "a descriptor of another class": """
+class Stored:
+    def __set_name__(self, owner, name):
+        self.name = "_" + name
+
+    def __set__(self, owner, value):
+        owner.__dict__[self.name] = value
+
+class Narrower(Stored):
+    pass
+
+class Settings:
+    rate = Narrower()
+
+class Model:
+    def __init__(self, parts):
+        self.parts, self.data = parts, numpy.zeros(5000)  # here
+
+def go():
+    parts = []
+    parts.append(Model(parts))
+""",
+    "a descriptor of its own class": """
+class Stored:
+    def __set_name__(self, owner, name):
+        self.name = name
+
+    def __set__(self, owner, value):
+        owner.__dict__[self.name] = value  # here
+
+class Narrower(Stored):
+    pass
+
+class Model:
+    parts = Narrower()
+
+    def __init__(self, parts):
+        self.parts, self.data = parts, numpy.zeros(5000)  # here
+
+def go():
+    parts = []
+    parts.append(Model(parts))
+""",
+    "a descriptor that a function makes": """
+class Stored:
+    def __set_name__(self, owner, name):
+        self.name = name
+
+    def __set__(self, owner, value):
+        owner.__dict__[self.name] = value  # here
+
+def stored():
+    return Stored()
+
+class Model:
+    parts = stored()
+
+    def __init__(self, parts):
+        self.parts, self.data = parts, numpy.zeros(5000)  # here
+
+def go():
+    parts = []
+    parts.append(Model(parts))
+""",
+    "another key": """
+class View:
+    def __init__(self):
+        self.cache = {}
+
+    def fill(self):
+        self.cache["me"] = self  # here
+        self.cache["data"] = numpy.zeros(5000)
+        self.cache["shape"] = (5000,)
+
+def go():
+    View().fill()
+""",
+    "another function": """
+class Trainer:
+    def __init__(self):
+        self.hooks, self.data = [], numpy.zeros(5000)
+
+    def set_up(self):
+        self.hooks.append(print)
+        self.hooks.append(self.before)  # here
+        self.hooks.insert(0, len)
+
+    def before(self):
+        pass
+
+def go():
+    Trainer().set_up()
+""",
+}
+
+
+@pytest.mark.parametrize("case", PROGRAMS)
+def test_the_lines_that_may_have_stored_it_are_named(case: str, modules: Modules) -> None:
+    text = HEADER + PROGRAMS[case]
+    gc.collect()
+    modules.load("stored_elsewhere", text).go()
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    said = " ".join(leak.to_text().split()).split(" Fix: ")[1].split("`")[0]
+    lines = [n for n, line in enumerate(text.splitlines(), 1) if "# here" in line]
+    assert [int(n) for n in re.findall(r"stored_elsewhere\.py:(\d+)", said)] == lines, said
+
+
+class Session:
+    def __init__(self) -> None:
+        self.data = numpy.zeros(5000)
+        self.started = asyncio.Event()
+
+    async def serve(self) -> None:
+        await self.started.wait()
+
+
+def test_what_asyncio_shows_of_a_task_is_not_to_be_set() -> None:
+    async def main() -> None:
+        session: Any = Session()
+        session.task = asyncio.create_task(session.serve())
+        await asyncio.sleep(0)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(main())
+    loop.close()
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert "Set `Task" not in leak.advice
+    assert "set `Task" not in leak.advice
+    assert "`cancel()` the Task" in leak.advice
+
+
+class Watched:
+    def __init__(self) -> None:
+        self.data = numpy.zeros(5000)
+        self.log = mock.Mock()
+
+    def step(self) -> None:
+        self.log(self)
+
+
+def test_a_mock_that_was_given_its_owner_is_reset() -> None:
+    Watched().step()
+    leaks = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert leaks
+    for leak in leaks:
+        assert "`reset_mock()` on the Mock" in leak.advice
+        assert "to None" not in leak.advice
+        assert "weak" not in leak.advice
+    watched = Watched()
+    watched.step()
+    watched.log.reset_mock()
+    del watched
+    assert cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks == []
+
+
+class Locked:
+    """Attributes are set once."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "engine", Engine(self))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(name)
+
+
+class Engine:
+    def __init__(self, settings: Locked) -> None:
+        self.data = numpy.zeros(5000)
+        object.__setattr__(settings, "engine", self)
+        self.kept = [settings]
+
+
+def test_an_assignment_that_the_class_decides_on_is_not_advised() -> None:
+    Locked()
+    for leak in cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks:
+        assert "et `Locked.engine` to None" not in leak.advice
