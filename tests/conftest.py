@@ -53,7 +53,7 @@ SLOWEST = (
 together; those that look at all objects alive come before others import more."""
 
 SAMPLED = {
-    3: (
+    5: (
         "analysis/test_gradients.py",
         "analysis/test_heap.py",
         "analysis/test_heap_torch.py",
@@ -93,7 +93,7 @@ SAMPLED = {
         "watch/test_faults_processes.py",
         "watch/test_known.py",
     ),
-    6: (
+    9: (
         "analysis/test_freed_how.py",
         "analysis/test_growth.py",
         "analysis/test_growth_advice.py",
@@ -134,7 +134,7 @@ SAMPLED = {
         "python/test_torch_debug.py",
         "render/test_privacy_live.py",
     ),
-    8: (
+    12: (
         "analysis/test_growth_headline.py",
         "analysis/test_growth_library.py",
         "analysis/test_growth_views.py",

@@ -187,11 +187,20 @@ fn setattr_code<'py>(builtins: &Builtins, class: &Bound<'py, PyAny>) -> Option<B
     function_code(builtins, &setter?)
 }
 
-/// True if that is the program's: what an assignment does is then not known.
+/// True if that is the program's, and does not seem to store just any attribute: it names an exception, or nothing that
+/// stores one.
 fn has_own_setattr(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
-    let code = setattr_code(builtins, class);
-    let file = code.and_then(|code| text_of(&builtins.code_filename.get(&code)?));
-    file.is_some_and(|file| !is_library_file(&file) && !file.starts_with('<'))
+    let Some(code) = setattr_code(builtins, class) else {
+        return false;
+    };
+    let file = builtins.code_filename.get(&code);
+    let file = file.and_then(|file| text_of(&file)).unwrap_or_default();
+    let names = builtins.code_names.get(&code);
+    let names = names.as_ref().map_or_else(Vec::new, items);
+    let names: Vec<String> = names.iter().filter_map(text_of).collect();
+    let stores = |name: &String| matches!(name.as_str(), "__setattr__" | "__dict__" | "vars");
+    let refuses = names.iter().any(|name| name.ends_with("Error"));
+    !is_library_file(&file) && !file.starts_with('<') && (refuses || !names.iter().any(stores))
 }
 
 /// True for a model of Pydantic that is configured so (`ModelMetaclass.__new__` in

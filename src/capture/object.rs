@@ -142,7 +142,7 @@ pub struct Description {
     pub weak_references: WeakReferences,
     /// True for an instance of a frozen data class, whose attributes cannot be assigned.
     pub frozen: bool,
-    /// True for an instance of a class of the program's with a `__setattr__` of its own.
+    /// True for an instance of a class of the program's with a `__setattr__` that may not store what is assigned.
     pub own_setattr: bool,
     /// Of a bound method.
     pub standing: Standing,

@@ -91,6 +91,7 @@ mod tests {
                 unplaced_class: None,
                 weak_references: WeakReferences::Taken,
                 frozen: false,
+                own_setattr: false,
                 standing: Standing::default(),
                 wraps: false,
                 free_variables: Vec::new(),

@@ -248,6 +248,7 @@ mod tests {
                         unplaced_class: Some((*in_file).to_owned()),
                         weak_references: WeakReferences::Taken,
                         frozen: false,
+                        own_setattr: false,
                         standing: Standing::default(),
                         wraps: false,
                         free_variables: Vec::new(),

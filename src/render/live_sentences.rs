@@ -6,6 +6,7 @@ use crate::model::growth::{Grown, Growth, GrowthReport, MoreObjects};
 use crate::model::heap::Device;
 use crate::model::retention::{Keeper, Kept, Retention, RootKind};
 use crate::model::words::{counted, grouped, human_bytes};
+use crate::render::resident::resident_not_explained;
 
 /// The allocator's count beside what is visible; `None` where it does not say.
 pub fn allocator(device: &Device) -> Option<String> {
@@ -173,12 +174,6 @@ fn split(retention: &Retention) -> (Vec<&Keeper>, Vec<&Keeper>) {
 /// Fewer bytes than these come and go in any program.
 const LITTLE: u64 = 64 << 10;
 
-/// Resident memory that has grown by as much is told of, if in each of so many parts of the time it grew by this part
-/// of that.
-const MUCH: u64 = 16 << 20;
-const PARTS: usize = 8;
-const STEADY_PART: u64 = 24;
-
 /// How many owners the headline names.
 const NAMED: usize = 3;
 
@@ -232,38 +227,6 @@ pub fn is_clean(report: &GrowthReport) -> bool {
         && report.untold.is_empty()
         && !report.is_early()
         && resident_not_explained(report).is_none()
-}
-
-/// What to do where the memory of the process grows by what is not followed.
-pub fn advice_on_resident(report: &GrowthReport) -> Option<String> {
-    let more = resident_not_explained(report)?;
-    Some(format!(
-        "Resident memory has grown by {} all the time, mostly by what is not followed here, such as buffers of bytes, \
-         arrays in a dictionary, or memory of C and C++. `print(cyclescope.heap())` says what holds arrays.",
-        human_bytes(more)
-    ))
-}
-
-/// By how many bytes the resident memory of the process has grown, if it did so all the time and most of that is explained
-/// neither by tensors nor by what was found.
-fn resident_not_explained(report: &GrowthReport) -> Option<u64> {
-    let known: Vec<u64> = report
-        .counters
-        .iter()
-        .filter(|it| it.step >= report.since)
-        .map(|it| it.resident)
-        .collect();
-    let (&first, &last) = (known.first()?, known.last()?);
-    let grown = last.checked_sub(first)?;
-    let all_the_time = (0..PARTS).all(|part| {
-        let at = |part: usize| known[part * (known.len() - 1) / PARTS];
-        at(part + 1).saturating_sub(at(part)) * STEADY_PART >= grown
-    });
-    let found = report.found.iter().chain(&report.stopped);
-    let explained: u64 = found.map(|it| it.explains.max(it.growth.bytes)).sum();
-    let tensors = u64::try_from(report.grown).unwrap_or_default();
-    let is_enough = grown >= MUCH && 2 * explained.max(tensors) < grown;
-    (known.len() > PARTS && all_the_time && is_enough && !report.is_early()).then_some(grown)
 }
 
 fn of_tensors(report: &GrowthReport) -> String {
@@ -564,10 +527,14 @@ mod tests {
                 .contains(": 50 % explained by `cache` (no longer growing), 50 % not")
         );
         report.grown = 8 << 10;
+        report.found[0].growth.pattern = "state-not-detached".to_owned();
+        let headline = growth_headline(&report);
+        let (amount, reported) = headline.split_once("; reported: ").expect("what is below");
         assert_eq!(
-            growth_headline(&report),
+            amount,
             "memory +8.0 KiB in 170 steps, too little to say what it is (20 samples)"
         );
+        assert!(reported.ends_with("(state-not-detached)"));
         report.grown = 1000 << 10;
         report.all = (1..20).map(|at| (30 + at, 1, (at % 2) << 20)).collect();
         assert!(growth_headline(&report).contains("too little to say what it is"));

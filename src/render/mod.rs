@@ -21,6 +21,7 @@ mod lines;
 mod live_sentences;
 pub mod markdown;
 mod outline;
+mod resident;
 mod retaining;
 mod route;
 mod scene;

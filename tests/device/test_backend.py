@@ -18,7 +18,11 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 
 COMPILER = shutil.which(os.environ.get("CXX", "c++"))
 
-pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
+pytestmark = [
+    pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler"),
+    # It compiles against the headers of PyTorch.
+    pytest.mark.long,
+]
 
 START = """
         import ctypes, gc, json, sys, types

@@ -75,7 +75,7 @@ def axe() -> str:
     return script.read_text(encoding="utf-8")
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_found_by_axe_logged_requested_cut_off_or_moved(
     pages: dict[str, str], axe: str, open_page: Open, kind: str
@@ -112,7 +112,7 @@ def test_nothing_is_found_by_axe_logged_requested_cut_off_or_moved(
     assert opened.requests == [page.url]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_page_reads_without_script(pages: dict[str, str], open_page: Open, kind: str) -> None:
     opened = open_page(pages[kind], java_script_enabled=False)
@@ -131,13 +131,13 @@ LIMITS = {
 """The maximum size of a page in bytes."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kind", LIMITS)
 def test_pages_are_small(pages: dict[str, str], kind: str) -> None:
     assert len(pages[kind].encode()) < LIMITS[kind]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", ["leak", "leaks-24", "objects-10000", "objects-100000", "ranks"])
 def test_cycle_cut_and_memory_are_in_sight_and_legible(
     pages: dict[str, str], open_page: Open, kind: str
@@ -160,7 +160,7 @@ def test_cycle_cut_and_memory_are_in_sight_and_legible(
         assert 12 * scale >= 8, f"{width}: {scale}"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("kind", ["ranks", "leaks-24", "why-alive"])
 def test_a_printed_page_cuts_nothing_and_squeezes_nothing(
     pages: dict[str, str], open_page: Open, kind: str

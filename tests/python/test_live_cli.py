@@ -61,6 +61,7 @@ def run(tmp_path: Path, *options: str, source: str = PROGRAM) -> subprocess.Comp
     )
 
 
+@pytest.mark.long
 def test_what_grows_with_the_steps_of_the_optimizer_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

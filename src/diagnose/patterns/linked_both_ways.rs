@@ -139,9 +139,9 @@ fn empty(case: &Case<'_>, step: &CycleStep<'_>) -> String {
             noun(container)
         ),
         false => format!(
-            "remove all that leads back to the {} from the {} when it is no longer needed",
-            noun(step.object),
-            noun(container)
+            "remove from the {} what leads back to the {}, when that is no longer needed",
+            noun(container),
+            noun(step.object)
         ),
     };
     // A library that reads its container expects the objects themselves there.

@@ -2,10 +2,10 @@
 
 use tree_sitter::Node;
 
-use super::family::bases;
+use super::family::{bases, class_source, name_of};
 use super::held::last_part;
+use super::sources::Source;
 use super::syntax::{Syntax, all, around, children, is_named, scope};
-use super::written::{Source, class_source};
 use crate::capture::{ClassSource, is_library_file};
 
 /// True for a statement of a descriptor's class if the program makes descriptors of it in other classes only than those of
@@ -84,9 +84,4 @@ fn is_definition(name: Node<'_>) -> bool {
         around(name, &["decorator", "class_definition"]).is_some_and(|it| it.kind() == "decorator");
     let import = around(name, &["import_statement", "import_from_statement"]);
     is_header && !is_decorator || import.is_some()
-}
-
-fn name_of<'s>(syntax: &'s Syntax, class: Node<'s>) -> &'s str {
-    let name = class.child_by_field_name("name");
-    name.map_or("", |name| syntax.of(name))
 }

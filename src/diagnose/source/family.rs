@@ -3,7 +3,10 @@
 use tree_sitter::Node;
 
 use super::held::last_part;
-use super::syntax::{Syntax, all, children};
+use super::sources::Source;
+use super::syntax::{Syntax, all, children, is_named, lines};
+use crate::capture::ClassSource;
+use crate::diagnose::case::short;
 
 /// Bases whose instances cannot be referred to weakly.
 pub const NOT_REFERABLE: [&str; 6] = ["int", "tuple", "bytes", "IntEnum", "IntFlag", "NamedTuple"];
@@ -110,7 +113,30 @@ pub fn derived_from<'a>(syntax: &'a Syntax, class: Node<'a>) -> impl Iterator<It
         })
 }
 
-fn name_of<'a>(syntax: &'a Syntax, class: Node<'a>) -> &'a str {
+/// The name of a class; nothing for another node.
+pub fn name_of<'a>(syntax: &'a Syntax, class: Node<'a>) -> &'a str {
     let name = class.child_by_field_name("name");
     name.map_or("", |name| syntax.of(name))
+}
+
+/// True if a class of a file is one of those.
+pub fn is_one_of(classes: &[ClassSource], source: Source<'_>, class: Node<'_>) -> bool {
+    class_source(classes, source, class).is_some()
+}
+
+/// What is known of a class of a file.
+pub fn class_source<'c>(
+    classes: &'c [ClassSource],
+    source: Source<'_>,
+    class: Node<'_>,
+) -> Option<&'c ClassSource> {
+    let file_name = |file: &str| file.rsplit(['/', '\\']).next().map(str::to_owned);
+    let (first, last) = lines(class);
+    classes.iter().find(|known| {
+        let file = known.file.as_deref();
+        let is_within = |&line: &u32| (first..=last).contains(&(line as usize));
+        is_named(source.syntax, class, short(&known.name))
+            && file.is_none_or(|file| file_name(file) == file_name(source.file))
+            && known.line.as_ref().is_none_or(is_within)
+    })
 }

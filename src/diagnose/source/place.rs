@@ -3,12 +3,12 @@
 use tree_sitter::Node;
 
 use super::descriptor::derived;
-use super::family::{bases, decorators};
+use super::family::{bases, class_source, decorators};
 use super::held::last_part;
-use super::sources::Sources;
+use super::sources::{Source, Sources};
 use super::stores::{Store, is_constant, stores};
 use super::syntax::{Syntax, all, children, is_named, lines};
-use super::written::{Fit, Match, Source, Stored, class_source};
+use super::written::{Fit, Match, Stored};
 use crate::capture::{ClassSource, is_library_file};
 use crate::diagnose::case::short;
 use crate::model::report::{Location, Node as Object, NodeKind};

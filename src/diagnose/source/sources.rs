@@ -9,7 +9,6 @@ use std::time::SystemTime;
 use super::files::{FILES, modified, read};
 use super::program::Imports;
 use super::syntax::Syntax;
-use super::written::Source;
 use crate::capture::is_library_file;
 
 /// Maximum number of its files that are read for one reference.
@@ -20,6 +19,13 @@ static LOADED: OnceLock<SystemTime> = OnceLock::new();
 /// Remembers that the program runs: a source file that is changed later is not the one that it has read.
 pub fn remember_start() {
     LOADED.get_or_init(SystemTime::now);
+}
+
+/// A file that was read.
+#[derive(Clone, Copy)]
+pub struct Source<'s> {
+    pub file: &'s str,
+    pub syntax: &'s Syntax,
 }
 
 /// The source of a program.

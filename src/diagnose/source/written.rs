@@ -3,10 +3,11 @@
 use tree_sitter::Node;
 
 use super::descriptor::is_of_other_classes;
-use super::family::{decorators, defined};
+use super::family::{decorators, defined, is_one_of};
 use super::reference::named_function;
+use super::sources::Source;
 use super::stores::{Store, bound_by, is_called, stores};
-use super::syntax::{Syntax, all, around, children, functions_around, is_named, lines, scope};
+use super::syntax::{Syntax, all, around, children, functions_around, is_named, scope};
 use crate::capture::{ClassSource, is_library_file};
 use crate::diagnose::case::short;
 use crate::model::report::{Node as Object, NodeKind};
@@ -18,13 +19,6 @@ pub enum Fit {
     Maybe,
     /// It makes the function that is stored, or has its name where it is made.
     Surely,
-}
-
-/// A file that was read.
-#[derive(Clone, Copy)]
-pub struct Source<'s> {
-    pub file: &'s str,
-    pub syntax: &'s Syntax,
 }
 
 /// A statement that may have stored the object.
@@ -376,26 +370,4 @@ fn is_function(syntax: &Syntax, name: Node<'_>) -> bool {
         parent.is_some_and(|parent| parent.kind() == "function_definition")
     };
     !bindings.is_empty() && bindings.iter().all(is_definition)
-}
-
-/// True if a class of a file is one of those.
-pub fn is_one_of(classes: &[ClassSource], source: Source<'_>, class: Node<'_>) -> bool {
-    class_source(classes, source, class).is_some()
-}
-
-/// What is known of a class of a file.
-pub fn class_source<'c>(
-    classes: &'c [ClassSource],
-    source: Source<'_>,
-    class: Node<'_>,
-) -> Option<&'c ClassSource> {
-    let file_name = |file: &str| file.rsplit(['/', '\\']).next().map(str::to_owned);
-    let (first, last) = lines(class);
-    classes.iter().find(|known| {
-        let file = known.file.as_deref();
-        let is_within = |&line: &u32| (first..=last).contains(&(line as usize));
-        is_named(source.syntax, class, short(&known.name))
-            && file.is_none_or(|file| file_name(file) == file_name(source.file))
-            && known.line.as_ref().is_none_or(is_within)
-    })
 }

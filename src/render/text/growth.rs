@@ -3,8 +3,9 @@
 use crate::model::growth::{Growth, GrowthReport};
 use crate::model::words::{counted, human_bytes};
 use crate::render::live_sentences::{
-    advice_on_resident, cleared, counters, growth_headline, is_clean, sampled, sentence, stopped,
+    cleared, counters, growth_headline, is_clean, sampled, sentence, stopped,
 };
+use crate::render::resident::advice_on_resident;
 
 /// The headline, the growing groups, one paragraph each, and the number of samples.
 pub fn growth(report: &GrowthReport) -> String {

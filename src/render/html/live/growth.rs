@@ -13,8 +13,9 @@ use crate::render::html::live::chart::{Curve, Layer, Measure, curves, stacked};
 use crate::render::html::live::{Page, facts, section};
 use crate::render::html::parts::{entry, with_code};
 use crate::render::live_sentences::{
-    advice_on_resident, cleared, counters, growth_headline, is_clean, sampled, sentence, stopped,
+    cleared, counters, growth_headline, is_clean, sampled, sentence, stopped,
 };
+use crate::render::resident::advice_on_resident;
 
 /// How many groups are shown.
 const GROUPS: usize = 40;
