@@ -259,6 +259,20 @@ fn name_future(builtins: &Builtins, object: &Bound<'_, PyAny>, names: &mut Names
             }
             !names.done()
         });
+        // The first callback is in a field of its own, and no other field has a function of Python's.
+        let is_function = |ty: *mut ffi::PyTypeObject| {
+            // SAFETY: attached; the type is that of an object that is alive.
+            let kind = unsafe { builtins.kind(ty) };
+            matches!(
+                kind,
+                ObjectKind::Function | ObjectKind::Method | ObjectKind::Partial
+            )
+        };
+        if let Some(callback) = names.nameless_of_type(is_function) {
+            names.claim(callback, || {
+                ReferenceName::Attribute("_callbacks[0]".to_owned())
+            });
+        }
     }
 }
 

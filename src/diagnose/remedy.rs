@@ -260,6 +260,9 @@ impl Case<'_> {
             return "`cancel()` the Task while its event loop runs, so that its coroutine ends"
                 .to_owned();
         }
+        if attribute == "_callbacks[0]" {
+            return format!("give the {kept} to the `remove_done_callback()` of the {class}");
+        }
         if is_given || cannot_be_assigned(owner, &self.graph[edge].name, target) {
             return format!("drop the {class}, which keeps the {kept} as `{attribute}`");
         }

@@ -265,6 +265,31 @@ def test_what_asyncio_shows_of_a_task_is_not_to_be_set() -> None:
     assert "`cancel()` the Task" in leak.advice
 
 
+class Told:
+    def __init__(self) -> None:
+        self.data = numpy.zeros(5000)
+
+    def told(self, future: Any) -> None:
+        pass
+
+
+def test_the_callback_of_a_future_has_a_name() -> None:
+    async def main() -> None:
+        owner: Any = Told()
+        owner.future = asyncio.get_running_loop().create_future()
+        owner.future.add_done_callback(owner.told)
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(main())
+    loop.close()
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert "internal reference" not in leak.to_text()
+    assert "`Future._callbacks[0]` is `told`" in leak.advice
+    assert "`remove_done_callback()` of the Future" in leak.advice
+    assert leak.source is not None
+    assert "add_done_callback" in leak.source.lines[leak.source.marked - leak.source.line]
+
+
 class Watched:
     def __init__(self) -> None:
         self.data = numpy.zeros(5000)
