@@ -19,8 +19,8 @@ pub fn advice_on_resident(report: &GrowthReport) -> Option<String> {
     ))
 }
 
-/// By how many bytes the resident memory of the process has grown, if it did so all the time and most of that is explained
-/// neither by tensors nor by what was found.
+/// By how many bytes the resident memory of the process has grown, if it did so all the time, most of that is not explained
+/// by tensors, and nothing was found that may explain it.
 pub fn resident_not_explained(report: &GrowthReport) -> Option<u64> {
     let known: Vec<u64> = report
         .counters
@@ -34,9 +34,11 @@ pub fn resident_not_explained(report: &GrowthReport) -> Option<u64> {
         let at = |part: usize| known[part * (known.len() - 1) / PARTS];
         at(part + 1).saturating_sub(at(part)) * STEADY_PART >= grown
     });
-    let found = report.found.iter().chain(&report.stopped);
-    let explained: u64 = found.map(|it| it.explains.max(it.growth.bytes)).sum();
+    let stopped = report.stopped.iter();
+    let explained: u64 = stopped.map(|it| it.explains.max(it.growth.bytes)).sum();
     let tensors = u64::try_from(report.grown).unwrap_or_default();
     let is_enough = grown >= MUCH && 2 * explained.max(tensors) < grown;
-    (known.len() > PARTS && all_the_time && is_enough && !report.is_early()).then_some(grown)
+    // Of objects only a part of the bytes is known, and of graphs that C++ keeps even less.
+    let is_silent = report.found.is_empty() && report.untold.is_empty() && !report.is_early();
+    (known.len() > PARTS && all_the_time && is_enough && is_silent).then_some(grown)
 }

@@ -241,6 +241,44 @@ def test_the_lines_that_may_have_stored_it_are_named(case: str, modules: Modules
     assert [int(n) for n in re.findall(r"stored_elsewhere\.py:(\d+)", said)] == lines, said
 
 
+CLIP = """
+from dataclasses import dataclass
+from typing import Any
+import numpy
+
+@dataclass(eq=False)
+class Clip:
+    data: Any
+    reel: Any = None  # here
+
+class Reel:
+    def __init__(self):
+        self.clips = []
+
+def later(clip, it):
+    clip.reel = it  # here
+"""
+CALLER = """
+import numpy
+import clips_declared
+
+def go():
+    it = clips_declared.Reel()
+    it.clips.append(clips_declared.Clip(numpy.zeros(5000), it))
+"""
+
+
+def test_a_field_may_be_given_in_another_file(modules: Modules) -> None:
+    gc.collect()
+    modules.load("clips_declared", CLIP)
+    modules.load("clips_made", CALLER).go()
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    said = " ".join(leak.to_text().split()).split(" Fix: ")[1].split("`")[0]
+    lines = [n for n, line in enumerate(CLIP.splitlines(), 1) if "# here" in line]
+    found = re.findall(r"clips_declared\.py:(\d+)", said)
+    assert [int(n) for n in found] == lines, said
+
+
 class Session:
     def __init__(self) -> None:
         self.data = numpy.zeros(5000)

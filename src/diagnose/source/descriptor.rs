@@ -36,7 +36,8 @@ pub fn is_of_other_classes(
                 })
             })
     };
-    owner.iter().all(is_read)
+    !owner.is_empty()
+        && owner.iter().all(is_read)
         && sources
             .iter()
             .all(|source| names.iter().all(|name| is_elsewhere(source, name)))

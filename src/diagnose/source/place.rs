@@ -48,8 +48,16 @@ pub fn made<'s>(
         true => Some(Vec::new()),
         false => sources.load_having(attribute, &origin.files),
     };
-    let is_all = others.is_some();
+    // Who makes objects of its class may give a field its value, without naming that.
+    let field = declared(&sources.of(files), attribute, &origin.owner);
+    let class = field.map(|field| short(&field.class.name).to_owned());
+    let callers = match class.filter(|_| !is_sure) {
+        Some(class) => sources.load_having(&class, &origin.files),
+        None => Some(Vec::new()),
+    };
+    let is_all = others.is_some() && callers.is_some();
     add(files, others.unwrap_or_default());
+    add(files, callers.unwrap_or_default());
     let all = sources.of(files);
     let found = stored.matches(&all);
     if let (false, Some(field)) = (is_sure, declared(&all, attribute, &origin.owner)) {

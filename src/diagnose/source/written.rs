@@ -12,6 +12,12 @@ use crate::capture::{ClassSource, is_library_file};
 use crate::diagnose::case::short;
 use crate::model::report::{Node as Object, NodeKind};
 
+/// Functions of `builtins` that programs give away.
+const BUILT_IN: [&str; 16] = [
+    "abs", "all", "any", "bool", "float", "int", "len", "max", "min", "print", "repr", "round",
+    "sorted", "str", "sum", "type",
+];
+
 /// Whether a statement stored an object.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fit {
@@ -264,9 +270,10 @@ fn is_made(code: &Code<'_>, source: Source<'_>, value: Node<'_>) -> Fit {
     as_callable(value)
 }
 
-/// True for a name that nothing in the file gives a value, such as `print`.
+/// True for the name of a function of `builtins`, if nothing in the file gives it another value.
 fn is_built_in(syntax: &Syntax, value: Node<'_>) -> bool {
     value.kind() == "identifier"
+        && BUILT_IN.contains(&syntax.of(value))
         && syntax.bindings(syntax.root(), syntax.of(value)).is_empty()
         && !all(syntax.root())
             .iter()
