@@ -352,7 +352,7 @@ impl<'a, 'py> Look<'a, 'py> {
         let naming = Naming::new(self.inspector, self.frameworks, self.live, &ways);
         let [way] = &ways;
         let path = naming.path_by(way, &naming.root(way), at.map(|at| (at, &each)));
-        let number = format!("in {} of them", alike.nodes.len());
+        let number = format!("in {} such containers", alike.nodes.len());
         let evidence = match evidence.is_empty() {
             true => number,
             false => format!("{number}; {evidence}"),

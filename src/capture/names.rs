@@ -259,7 +259,7 @@ fn name_future(builtins: &Builtins, object: &Bound<'_, PyAny>, names: &mut Names
             }
             !names.done()
         });
-        // The first callback is in a field of its own, and no other field has a function of Python's.
+        // The first callback is in a field of its own (`fut_callback0`); the others have loops, contexts, lists.
         let is_function = |ty: *mut ffi::PyTypeObject| {
             // SAFETY: attached; the type is that of an object that is alive.
             let kind = unsafe { builtins.kind(ty) };

@@ -13,8 +13,8 @@ const STEADY_PART: u64 = 24;
 pub fn advice_on_resident(report: &GrowthReport) -> Option<String> {
     let more = resident_not_explained(report)?;
     Some(format!(
-        "Resident memory has grown by {} all the time, and no sample shows what by. It may be buffers of bytes, arrays in \
-         a dictionary, or memory of C and C++: `print(cyclescope.heap())` says what holds arrays.",
+        "Resident memory grew steadily by {}, and the samples do not show why. It may be byte buffers, arrays in a \
+         dictionary, or memory of C and C++. `print(cyclescope.heap())` shows what holds arrays.",
         human_bytes(more)
     ))
 }

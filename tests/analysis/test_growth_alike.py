@@ -64,7 +64,7 @@ def test_what_each_of_them_has_is_named() -> None:
     (found,) = watched(30, step).found
     assert "`shards`" in found.owner
     assert found.owner.endswith("[each] (Shard) → .items")
-    assert "in 6 of them" in found.summary
+    assert "in 6 such containers" in found.summary
 
 
 @needs_torch
@@ -147,10 +147,14 @@ def said_of(step: str) -> str:
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
 def test_memory_that_no_sample_shows_is_not_passed_over(step: str) -> None:
     said = said_of(step)
-    if said.startswith("0 "):
-        assert re.search(r"; resident memory \+[\d.]+ MiB, not explained\n", said), said
-        assert "No growth was found" not in said
-        assert "cyclescope.heap()" in said
+    # From 3.14 on, the collector knows all dictionaries.
+    if "ones" in step and sys.version_info >= (3, 14):
+        assert said.startswith("1 ")
+        return
+    assert said.startswith("0 ")
+    assert re.search(r"; resident memory \+[\d.]+ MiB, not explained\n", said), said
+    assert "No growth was found" not in said
+    assert "cyclescope.heap()" in said
 
 
 def test_memory_that_came_at_once_is_not_said_to_grow() -> None:

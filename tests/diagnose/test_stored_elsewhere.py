@@ -23,6 +23,36 @@ import numpy
 
 """
 
+DESCRIPTOR = """
+class Stored:
+    def __set_name__(self, owner, name):
+        self.name = name
+
+    def __set__(self, owner, value):
+        owner.__dict__[self.name] = value{mark}
+
+class Narrower(Stored):
+    pass
+
+{other}
+class Model:
+    {attribute}
+
+    def __init__(self, parts):
+        self.parts, self.data = parts, numpy.zeros(5000)  # here
+
+def go():
+    parts = []
+    parts.append(Model(parts))
+"""
+
+
+def described(attribute: str = "pass", other: str = "", is_its: bool = True) -> str:
+    """A program with a descriptor, which may be one of the class whose object leaks."""
+    mark = "  # here" if is_its else ""
+    return DESCRIPTOR.format(attribute=attribute, other=other, mark=mark)
+
+
 PROGRAMS = {
     "a field that __init__ does not take": """
 @dataclass(eq=False)
@@ -134,69 +164,26 @@ class Model:
 def go():
     Model()
 """,
-    "a descriptor of another class": """
-class Stored:
-    def __set_name__(self, owner, name):
-        self.name = "_" + name
+    "a descriptor of another class": described(
+        other="class Settings:\n    rate = Narrower()\n", is_its=False
+    ),
+    "a descriptor of its own class": described("parts = Narrower()"),
+    "a descriptor that a function makes": described(
+        "parts = stored()", "def stored():\n    return Stored()\n"
+    ),
+    "a descriptor by another name": described("parts = Other()", "Other = Stored\n"),
+    "a field with a factory": """
+@dataclass(eq=False)
+class Phase:
+    data: Any
+    runs: list = field(default_factory=list)  # here
 
-    def __set__(self, owner, value):
-        owner.__dict__[self.name] = value
-
-class Narrower(Stored):
-    pass
-
-class Settings:
-    rate = Narrower()
-
-class Model:
-    def __init__(self, parts):
-        self.parts, self.data = parts, numpy.zeros(5000)  # here
-
-def go():
-    parts = []
-    parts.append(Model(parts))
-""",
-    "a descriptor of its own class": """
-class Stored:
-    def __set_name__(self, owner, name):
-        self.name = name
-
-    def __set__(self, owner, value):
-        owner.__dict__[self.name] = value  # here
-
-class Narrower(Stored):
-    pass
-
-class Model:
-    parts = Narrower()
-
-    def __init__(self, parts):
-        self.parts, self.data = parts, numpy.zeros(5000)  # here
+def later(phase):
+    phase.runs = [phase]  # here
 
 def go():
-    parts = []
-    parts.append(Model(parts))
-""",
-    "a descriptor that a function makes": """
-class Stored:
-    def __set_name__(self, owner, name):
-        self.name = name
-
-    def __set__(self, owner, value):
-        owner.__dict__[self.name] = value  # here
-
-def stored():
-    return Stored()
-
-class Model:
-    parts = stored()
-
-    def __init__(self, parts):
-        self.parts, self.data = parts, numpy.zeros(5000)  # here
-
-def go():
-    parts = []
-    parts.append(Model(parts))
+    phase = Phase(numpy.zeros(5000))
+    phase.runs.append(phase)
 """,
     "another key": """
 class View:
@@ -239,6 +226,38 @@ def test_the_lines_that_may_have_stored_it_are_named(case: str, modules: Modules
     said = " ".join(leak.to_text().split()).split(" Fix: ")[1].split("`")[0]
     lines = [n for n, line in enumerate(text.splitlines(), 1) if "# here" in line]
     assert [int(n) for n in re.findall(r"stored_elsewhere\.py:(\d+)", said)] == lines, said
+
+
+FIELDS = """
+class Stored:
+    def __set_name__(self, owner, name):
+        self.name = name
+
+    def __set__(self, owner, value):
+        owner.__dict__[self.name] = value  # here
+
+# Only files with the name of the attribute are searched.
+parts = None
+"""
+FROM_ELSEWHERE = {
+    "of the module": ("import fields_stored", "fields_stored.Stored()"),
+    "by its name": ("from fields_stored import Stored", "Stored()"),
+    "by another name": ("from fields_stored import Stored as Kept", "Kept()"),
+}
+
+
+@pytest.mark.parametrize("case", FROM_ELSEWHERE)
+def test_a_descriptor_may_be_of_another_file(case: str, modules: Modules) -> None:
+    imported, made = FROM_ELSEWHERE[case]
+    text = f"import numpy\n{imported}\n" + DESCRIPTOR[DESCRIPTOR.index("class Model") :].format(
+        attribute=f"parts = {made}"
+    )
+    gc.collect()
+    modules.load("fields_stored", FIELDS)
+    modules.load("stored_elsewhere", text).go()
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    said = " ".join(leak.to_text().split()).split(" Fix: ")[1].split("`")[0]
+    assert "fields_stored.py:7 or " in said, said
 
 
 CLIP = """
@@ -371,5 +390,7 @@ class Engine:
 
 def test_an_assignment_that_the_class_decides_on_is_not_advised() -> None:
     Locked()
-    for leak in cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks:
+    leaks = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert leaks
+    for leak in leaks:
         assert "et `Locked.engine` to None" not in leak.advice

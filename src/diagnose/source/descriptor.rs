@@ -26,8 +26,8 @@ pub fn is_of_other_classes(
     };
     let names = derived(sources, name_of(source.syntax, class));
     let is_elsewhere = |source: &Source<'_>, name: &str| {
-        let uses = source.syntax.variables(source.syntax.root(), name);
-        uses.into_iter()
+        let uses = all(source.syntax.root()).into_iter();
+        uses.filter(|node| node.kind() == "identifier" && source.syntax.of(*node) == name)
             .filter(|node| !is_definition(*node))
             .all(|node| {
                 scope(node).is_some_and(|within| {
@@ -77,12 +77,13 @@ fn is_descriptor(syntax: &Syntax, class: Node<'_>) -> bool {
     })
 }
 
-/// True for the name where a class is defined, where another is derived from it, and in an import.
+/// True for the name where a class is defined, where another is derived from it, and in an import by that name.
 fn is_definition(name: Node<'_>) -> bool {
     let in_header = around(name, &["class_definition", "block"]);
     let is_header = in_header.is_some_and(|it| it.kind() == "class_definition");
     let is_decorator =
         around(name, &["decorator", "class_definition"]).is_some_and(|it| it.kind() == "decorator");
-    let import = around(name, &["import_statement", "import_from_statement"]);
-    is_header && !is_decorator || import.is_some()
+    let import = around(name, &["aliased_import", "import_from_statement"]);
+    let is_import = import.is_some_and(|it| it.kind() == "import_from_statement");
+    is_header && !is_decorator || is_import
 }

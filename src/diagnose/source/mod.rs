@@ -10,6 +10,7 @@ mod container;
 mod descriptor;
 mod edit;
 mod family;
+mod field;
 mod files;
 mod held;
 mod import;

@@ -2,12 +2,12 @@
 
 use tree_sitter::Node;
 
-use super::descriptor::derived;
-use super::family::{bases, class_source, decorators};
+use super::family::class_source;
+use super::field::declared;
 use super::held::last_part;
 use super::sources::{Source, Sources};
 use super::stores::{Store, is_constant, stores};
-use super::syntax::{Syntax, all, children, is_named, lines};
+use super::syntax::{Syntax, all, children, lines};
 use super::written::{Fit, Match, Stored};
 use crate::capture::{ClassSource, is_library_file};
 use crate::diagnose::case::short;
@@ -49,9 +49,12 @@ pub fn made<'s>(
         false => sources.load_having(attribute, &origin.files),
     };
     // Who makes objects of its class may give a field its value, without naming that.
-    let field = declared(&sources.of(files), attribute, &origin.owner);
-    let class = field.map(|field| short(&field.class.name).to_owned());
-    let callers = match class.filter(|_| !is_sure) {
+    let class = match is_sure {
+        true => None,
+        false => declared(&sources.of(files), attribute, &origin.owner)
+            .map(|field| short(&field.class.name).to_owned()),
+    };
+    let callers = match class {
         Some(class) => sources.load_having(&class, &origin.files),
         None => Some(Vec::new()),
     };
@@ -63,16 +66,14 @@ pub fn made<'s>(
     if let (false, Some(field)) = (is_sure, declared(&all, attribute, &origin.owner)) {
         let is_stored = found.iter().any(|it| !is_library_file(it.source.file));
         let at = location(field.source, lines(field.node).0 as u32);
-        match (is_stored, field.is_given(&all)) {
-            (false, _) => return Made::Class(short(&field.class.name).to_owned(), at),
-            (true, true) => {
-                return if is_all {
-                    one_of(&found, Some(at), |one| is_said(one, object))
-                } else {
-                    Made::Unknown
-                };
-            }
-            (true, false) => {}
+        if !is_stored {
+            return Made::Class(short(&field.class.name).to_owned(), at);
+        }
+        if field.may_store(&all) {
+            return match is_all {
+                true => one_of(&found, Some(at), |one| is_said(one, object)),
+                false => Made::Unknown,
+            };
         }
     }
     match only(&found) {
@@ -138,8 +139,9 @@ fn filled<'s>(
         puts.filter(|store| !is_constant(store.value) || has_key(store.node))
             .collect()
     };
+    // Of a container that the cycle does not go through, the item is not known.
     let Some((edge, object)) = item else {
-        return one_put(&stored.among(sources, put_there));
+        return Made::Unknown;
     };
     let of_item = Stored {
         object,
@@ -154,7 +156,8 @@ fn filled<'s>(
     }
 }
 
-/// True for the assignment of an item by another key than that of a reference, such as `['loss']`.
+/// True for the assignment of an item by another key than that of a reference, such as `['loss']`, if both are written in
+/// full.
 fn is_of_other_key(one: &Match<'_>, edge: &str) -> bool {
     let target = one.store.node.child_by_field_name("left");
     let key = target.and_then(|target| target.child_by_field_name("subscript"));
@@ -164,9 +167,13 @@ fn is_of_other_key(one: &Match<'_>, edge: &str) -> bool {
     let wanted = edge
         .strip_prefix("['")
         .and_then(|edge| edge.strip_suffix("']"));
+    let is_plain = |text: &str| !text.contains(['\\', '…']);
     match (key, wanted) {
         (Some(key), Some(wanted)) => {
-            !key.contains(['{', '\\']) && key.trim_matches(['"', '\'']) != wanted
+            key.starts_with(['"', '\''])
+                && is_plain(key)
+                && is_plain(wanted)
+                && key.trim_matches(['"', '\'']) != wanted
         }
         _ => false,
     }
@@ -284,101 +291,6 @@ fn of_class<'s>(found: &[Match<'s>], owner: &[ClassSource]) -> Made<'s> {
         }
         _ => Made::Unknown,
     }
-}
-
-/// A field of a class that has its `__init__` made for it, as data classes do.
-struct Field<'s, 'c> {
-    node: Node<'s>,
-    /// Its place among the fields of its class, if that is known.
-    position: Option<usize>,
-    class: &'c ClassSource,
-    source: Source<'s>,
-}
-
-impl Field<'_, '_> {
-    /// True if a call in some files may give `__init__` a value for it.
-    fn is_given(&self, sources: &[Source<'_>]) -> bool {
-        let syntax = self.source.syntax;
-        let target = self.node.child_by_field_name("left");
-        let name = target.map_or("", |target| syntax.of(target));
-        let value = self.node.child_by_field_name("right");
-        if value.is_some_and(|value| syntax.of(value).replace(' ', "").contains("init=False")) {
-            return false;
-        }
-        let mut names = derived(sources, short(&self.class.name));
-        names.extend(["cls", "__class__", "type(self)"]);
-        let gives = |source: &Source<'_>, call: Node<'_>| {
-            let syntax = source.syntax;
-            let arguments = call.child_by_field_name("arguments").map(children);
-            let function = call.child_by_field_name("function");
-            let function = function.map_or("", |function| last_part(syntax.of(function)));
-            let arguments = arguments.unwrap_or_default();
-            let is_by_name = arguments.iter().any(|it| {
-                let keyword = it.child_by_field_name("name");
-                let is_it = |word: Node<'_>| syntax.of(word) == name.trim_start_matches('_');
-                it.kind() == "keyword_argument"
-                    && keyword.is_some_and(|word| syntax.of(word) == name || is_it(word))
-            });
-            let is_any = arguments.iter().any(|it| it.kind().ends_with("_splat"));
-            let by_place = arguments
-                .iter()
-                .filter(|it| it.kind() != "keyword_argument");
-            let is_reached = self.position.is_none_or(|at| by_place.clone().count() > at);
-            is_by_name
-                || names.contains(&function)
-                    && (is_any || by_place.clone().count() > 0 && is_reached)
-        };
-        sources.iter().any(|source| {
-            let mut calls = all(source.syntax.root()).into_iter();
-            calls.any(|node| node.kind() == "call" && gives(source, node))
-        })
-    }
-}
-
-fn declared<'s, 'c>(
-    sources: &[Source<'s>],
-    attribute: &str,
-    owner: &'c [ClassSource],
-) -> Option<Field<'s, 'c>> {
-    sources.iter().find_map(|&source| {
-        let classes = all(source.syntax.root()).into_iter();
-        classes
-            .filter(|node| node.kind() == "class_definition")
-            .find_map(|class| {
-                let known = class_source(owner, source, class)?;
-                let node = field(source.syntax, class, attribute)?;
-                let has_bases = !bases(class).is_empty();
-                let is_made = decorators(source.syntax, class).next().is_some() || has_bases;
-                let body = class.child_by_field_name("body")?;
-                let has_own = children(body)
-                    .into_iter()
-                    .any(|node| is_named(source.syntax, node, "__init__"));
-                let position = fields(class).into_iter().position(|it| it == node);
-                (is_made && !has_own).then_some(Field {
-                    node,
-                    position: position.filter(|_| !has_bases),
-                    class: known,
-                    source,
-                })
-            })
-    })
-}
-
-/// `name: type` in the body of a class.
-fn field<'s>(syntax: &'s Syntax, class: Node<'s>, name: &str) -> Option<Node<'s>> {
-    fields(class).into_iter().find(|field| {
-        let target = field.child_by_field_name("left");
-        target.is_some_and(|target| syntax.of(target) == name)
-    })
-}
-
-fn fields(class: Node<'_>) -> Vec<Node<'_>> {
-    let body = class.child_by_field_name("body").map(children);
-    let parts = body.unwrap_or_default().into_iter();
-    parts
-        .filter_map(|statement| statement.named_child(0))
-        .filter(|node| node.kind() == "assignment" && node.child_by_field_name("type").is_some())
-        .collect()
 }
 
 /// What puts something into a container that an attribute has, or stores one with something in it.

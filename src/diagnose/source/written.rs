@@ -372,9 +372,12 @@ fn only_class<'s>(syntax: &'s Syntax, name: &str) -> Option<Node<'s>> {
 fn is_function(syntax: &Syntax, name: Node<'_>) -> bool {
     let within = scope(name).unwrap_or_else(|| syntax.root());
     let bindings = syntax.bindings(within, syntax.of(name));
+    // A decorator may make anything of one.
     let is_definition = |binding: &Node<'_>| {
         let parent = binding.parent();
-        parent.is_some_and(|parent| parent.kind() == "function_definition")
+        parent.is_some_and(|parent| {
+            parent.kind() == "function_definition" && decorators(syntax, parent).next().is_none()
+        })
     };
     !bindings.is_empty() && bindings.iter().all(is_definition)
 }

@@ -93,6 +93,7 @@ def environment(distribution: str, version: str) -> str:
         installed = subprocess.run([str(python), *install], stderr=subprocess.PIPE, text=True)
         if "No matching distribution" in installed.stderr:
             raise NoSuchPackage
+        sys.stderr.write(installed.stderr)
         installed.check_returncode()
         done.touch()
     return str(python)
