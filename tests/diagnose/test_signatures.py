@@ -127,11 +127,21 @@ def test_what_is_said_is_what_is_recorded(package: Path) -> None:
     """So each Python says it in the same words, also where there is only one to ask."""
     found = table(sys.executable, "--without-torch", package=package)
     if os.environ.get("APPROVE_SAID"):
-        RECORDED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        RECORDED.write_text(written(found))
     recorded: Table = json.loads(RECORDED.read_text())
     assert found.keys() == recorded.keys()
     for name, leaks in recorded.items():
         assert found[name] == leaks, name
+
+
+def written(said: Table) -> str:
+    """A leak to a line."""
+    leaks = {
+        name: ",\n".join(f"  {json.dumps(leak, ensure_ascii=False)}" for leak in each)
+        for name, each in said.items()
+    }
+    programs = ",\n".join(f" {json.dumps(name)}: [\n{each}\n ]" for name, each in leaks.items())
+    return f"{{\n{programs}\n}}\n"
 
 
 @pytest.mark.long
