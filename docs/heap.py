@@ -1,4 +1,4 @@
-"""Draws ``docs/heap.png``, the picture of a heap's page in the README, with PyTorch and Chromium.
+"""Draws ``docs/heap.png``, the heap's page in ``docs/live-memory.md``, with PyTorch and Chromium.
 
 The program is a small transformer that keeps the loss of each step, some with ``retain_graph``.
 """

@@ -1,4 +1,4 @@
-"""Prints what the README shows of ``memory()``: a training on a GPU that keeps its losses."""
+"""Prints ``memory()`` as ``docs/live-memory.md`` has it: a training on a GPU that keeps losses."""
 
 from __future__ import annotations
 

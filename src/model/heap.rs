@@ -1,4 +1,4 @@
-//! The live heap: the model, its tables, and the difference between two heaps.
+//! The live heap: the model and its tables.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;

@@ -1,8 +1,8 @@
 //! What was found, as plain data: the contract of the project.
 //!
 //! Everything that is printed, drawn or written is a rendering of [`report::Report`], [`heap::Heap`],
-//! [`retention::Retention`], [`device_memory::DeviceMemory`], [`growth::GrowthReport`] or
-//! [`post_mortem::PostMortem`].
+//! [`heap::Table`], [`diff::Diff`], [`retention::Retention`], [`device_memory::DeviceMemory`],
+//! [`growth::GrowthReport`] or [`post_mortem::PostMortem`].
 
 #![forbid(unsafe_code)]
 
