@@ -556,30 +556,3 @@ pub fn dense(count: u32) -> Report {
     }
     report
 }
-
-/// Writes every sample in every rendering to the folder that `CYCLESCOPE_GALLERY` names, to look at.
-#[test]
-#[ignore = "writes files to look at"]
-fn gallery() {
-    let folder = std::path::PathBuf::from(std::env::var_os("CYCLESCOPE_GALLERY").unwrap());
-    for (name, report) in [
-        ("callback", callback()),
-        ("two", linked_nodes_and_exception()),
-        ("million", million_ring()),
-        ("none", no_leaks()),
-        ("hostile", hostile()),
-        ("dangling", dangling()),
-        ("dense", dense(60)),
-    ] {
-        let write = |extension: &str, text: String| {
-            std::fs::write(folder.join(name).with_extension(extension), text).unwrap();
-        };
-        write("txt", crate::render::text::trace(&report));
-        write("dot", crate::render::dot::dot(&report));
-        write("json", crate::model::json::to_json_pretty(&report));
-        write("html", crate::render::html::html(&report));
-        for (index, leak) in report.leaks.iter().enumerate() {
-            write(&format!("{index}.svg"), crate::render::svg::svg(leak));
-        }
-    }
-}
