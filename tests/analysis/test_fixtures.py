@@ -6,7 +6,6 @@ What must be said of each of them is in ``test_scoring.py``.
 from __future__ import annotations
 
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 import common
 import cyclescope
+from support.processes import python
 
 pytestmark = pytest.mark.usefixtures("collector_paused")
 
@@ -34,13 +34,8 @@ def test_the_same_leak_in_every_step_is_one_leak(name: str) -> None:
 @pytest.mark.parametrize("name", ["two_nodes", "awaitable_leak"])
 def test_warn_names_the_cycle(name: str, tmp_path: Path) -> None:
     """The fixture as a person runs it: one warning on standard error, with the cycle in it."""
-    done = subprocess.run(
-        [sys.executable, str(program(name)), "--device", "cpu", "--warn"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
+    done = python(
+        str(program(name)), "--device", "cpu", "--warn", cwd=tmp_path, timeout=120, check=True
     )
     first_type, first_edge = common.load(name).EXPECTED.cycle[0]
     assert first_type in done.stderr

@@ -7,7 +7,6 @@ import itertools
 import json
 import logging
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -27,6 +26,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "live"
 
 import shared  # noqa: E402
 from support import growing, growing_look_alikes, growing_parts  # noqa: E402
+from support.processes import python  # noqa: E402
 
 WINDOW = 10
 NEEDED = 13
@@ -354,9 +354,7 @@ def test_each_of_several_owners_is_told() -> None:
 
 
 def run(program: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=True
-    )
+    done = python("-c", program, timeout=240, check=True)
     return done.stdout
 
 
@@ -468,9 +466,7 @@ def test_a_program_without_pytorch_is_not_made_to_import_it() -> None:
         "    for _ in range(5): monitor.step()\n"
         "print('torch' in sys.modules, monitor.steps)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = python("-c", source, timeout=60, check=True)
     assert done.stdout.split() == ["False", "5"]
 
 

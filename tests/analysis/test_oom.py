@@ -6,8 +6,6 @@ import gc
 import json
 import logging
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import cyclescope
 from cyclescope import _native
 from cyclescope._live import oom, postmortem
 from support.nodes import Holder
+from support.processes import python
 
 try:
     import torch
@@ -379,9 +378,7 @@ def test_it_waits_for_pytorch_and_initialises_nothing(tmp_path: Path) -> None:
         "print(watch.state)\n"
         "assert not torch.cuda.is_initialized()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", source], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = python("-c", source, timeout=120)
     assert done.returncode == 0, done.stderr
     before, after = done.stdout.splitlines()
     assert before.startswith("waiting")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -13,6 +11,7 @@ import numpy
 import pytest
 
 import cyclescope
+from support.processes import python
 
 torch: Any = pytest.importorskip("torch")
 
@@ -228,7 +227,5 @@ def test_a_graph_of_any_depth_is_followed() -> None:
         thread.start()
         thread.join()
     """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = python("-c", program)
     assert (done.returncode, done.stdout.split()) == (0, ["True"] * 3), done.stderr[-2000:]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import inspect
 import logging
-import subprocess
 import sys
 import time
 import tracemalloc
@@ -17,6 +16,7 @@ import pytest
 
 import cyclescope
 from cyclescope import _history, _native
+from support.processes import python
 
 
 class Owner:
@@ -108,13 +108,7 @@ def test_another_look_up_of_the_same_module_is_not_called(
 
 def test_a_program_that_traces_nothing_gets_no_module_for_it() -> None:
     source = "import sys, cyclescope; print('_tracemalloc' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", source],
-        env={"PYTHONPATH": ":".join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python("-c", source, env={"PYTHONPATH": ":".join(filter(None, sys.path))}, check=True)
     assert done.stdout == "False\n"
 
 
@@ -139,12 +133,8 @@ del owner
 (found,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
 print(found.buffers[0].allocated_at)
 """
-    done = subprocess.run(
-        [sys.executable, "-X", "tracemalloc", "-c", source],
-        env={"PYTHONPATH": ":".join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = python(
+        "-X", "tracemalloc", "-c", source, env={"PYTHONPATH": ":".join(filter(None, sys.path))}
     )
     assert done.stdout == "<string>:6\n", done.stderr
 

@@ -10,7 +10,6 @@ import gc
 import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -26,6 +25,7 @@ import cyclescope
 from cyclescope import _native
 from support import hosts
 from support.nodes import Node
+from support.processes import python
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,10 @@ class Outcome:
 
 
 def run(name: str, *options: str) -> Outcome:
-    done = subprocess.run(
+    done = python(
         # Forking with threads is deprecated, and the watch has a thread.
-        [sys.executable, "-W", "ignore::DeprecationWarning", "-m", "support.hosts", name, *options],
-        capture_output=True,
-        text=True,
+        *["-W", "ignore::DeprecationWarning", "-m", "support.hosts", name, *options],
         timeout=240,
-        check=False,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
     return Outcome(done.returncode, done.stdout, comparable(done.stderr))
@@ -358,10 +355,5 @@ def test_what_was_not_seen_is_said_once() -> None:
     said = "were not seen, because another part of the program changed gc.callbacks"
     for watch in "warn_tensor_cycles()", "observe_tensor_cycles(print)":
         for work, times in ("gc.collect(); gc.collect()", 1), ("", 0):
-            done = subprocess.run(
-                [sys.executable, "-c", source.format(watch=watch, work=work)],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
+            done = python("-c", source.format(watch=watch, work=work), check=True)
             assert done.stderr.count(said) == times, done.stderr

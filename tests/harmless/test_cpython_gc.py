@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import pytest
+
+from support.processes import python
 
 SITE = """
 import atexit, gc, os
@@ -40,14 +41,11 @@ def outcomes(folder: Path, environment: dict[str, str]) -> dict[str, str]:
     """How each test of ``test_gc`` ended."""
     folder.mkdir()
     results = folder / "results.xml"
-    done = subprocess.run(
-        [sys.executable, "-m", "test", "--junit-xml", str(results), "test_gc"],
+    done = python(
+        *["-m", "test", "--junit-xml", str(results), "test_gc"],
         cwd=folder,
         env=os.environ | environment,
-        capture_output=True,
-        text=True,
         timeout=280,
-        check=False,
     )
     assert results.exists(), f"test_gc did not run:\n{done.stdout}\n{done.stderr}"
     return {

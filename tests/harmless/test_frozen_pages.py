@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 
 import pytest
+
+from support.processes import python
 
 PROGRAM = """
 import gc, os, struct, sys
@@ -44,12 +45,7 @@ CHECKS = [
 
 
 def share_copied(check: str, state: str) -> float:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.replace("CHECK", check), state],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python("-c", PROGRAM.replace("CHECK", check), state, check=True)
     return float(done.stdout)
 
 

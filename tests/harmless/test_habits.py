@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 
 import pytest
+
+from support.processes import python
 
 HEAD = """
 import gc, sys, threading, time
@@ -182,12 +182,6 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_program_goes_on(name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + textwrap.dedent(PROGRAMS[name])],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = python("-c", HEAD + textwrap.dedent(PROGRAMS[name]), timeout=60)
     assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
     assert "Traceback" not in done.stderr

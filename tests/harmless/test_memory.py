@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from support.marks import HAS_TORCH
+from support.processes import python
 
 MEMORY = Path(__file__).with_name("memory.py")
 NEW = int(os.environ.get("TEST_CASES", "3000"))
@@ -22,12 +22,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def leak(kind: str, *more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(MEMORY), "--kind", kind, *more],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return python(str(MEMORY), "--kind", kind, *more)
 
 
 @pytest.mark.parametrize("kind", [*HOST, *TENSORS])

@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from support.marks import needs_torch
+from support.processes import python
 
 COMPARE = Path(__file__).with_name("compare.py")
 CASES = int(os.environ.get("TEST_CASES", "150"))
 
 
 def compare(mode: str, cases: int, *more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(COMPARE), "--mode", mode, "--seeds", str(cases), *more],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return python(str(COMPARE), "--mode", mode, "--seeds", str(cases), *more)
 
 
 @pytest.mark.sampled(6)

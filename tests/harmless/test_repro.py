@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support.processes import python
 
 SMALL = Path(__file__).with_name("small.py")
 NAMES = re.findall(r"^@program\ndef (\w+)", SMALL.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def run(name: str, *options: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, str(SMALL), name, *options],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = python(str(SMALL), name, *options, timeout=120)
     return done.returncode, done.stdout, re.sub("0x[0-9a-f]+", "", done.stderr)
 
 

@@ -13,6 +13,8 @@ import textwrap
 
 import pytest
 
+from support.processes import python
+
 RUNS = int(os.environ.get("RUNS", "1"))
 
 HEAD = """
@@ -295,13 +297,7 @@ print("end", flush=True)
 
 def run(program: str, *options: str) -> subprocess.CompletedProcess[str]:
     # Forking with threads is deprecated, and the watch has a thread.
-    return subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-W", "ignore", "-c", HEAD + program, *options],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    return python("-X", "faulthandler", "-W", "ignore", "-c", HEAD + program, *options, timeout=280)
 
 
 def expect(program: str, printed: str) -> None:

@@ -6,13 +6,13 @@ import gc
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import cyclescope
 from support.nodes import Node
+from support.processes import python
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +23,7 @@ def good() -> str:
 
 
 def read(file: Path | str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cyclescope", "report", str(file)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return python("-m", "cyclescope", "report", str(file), timeout=60)
 
 
 def refused(file: Path | str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.resources
 import json
 import os
-import subprocess
 import sys
 from typing import Any
 
@@ -14,6 +13,7 @@ from playwright.sync_api import expect
 
 from support import gallery
 from support.browser import Open
+from support.processes import python
 
 KINDS = gallery.KINDS
 
@@ -56,12 +56,8 @@ def pages(request: pytest.FixtureRequest) -> dict[str, str]:
         "print(json.dumps(gallery.pages(*sys.argv[1:])))"
     )
     path = os.pathsep.join(filter(None, sys.path))
-    done = subprocess.run(
-        [sys.executable, "-c", program, *sorted(wanted)],
-        env=os.environ | {"PYTHONPATH": path},
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
+    done = python(
+        "-c", program, *sorted(wanted), env=os.environ | {"PYTHONPATH": path}, encoding="utf-8"
     )
     assert done.returncode == 0, done.stderr
     made: dict[str, str] = json.loads(done.stdout.splitlines()[-1])

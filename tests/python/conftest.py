@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from support.command_line import Command
+from support.processes import python
 
 
 @pytest.fixture
@@ -26,15 +26,12 @@ def command(tmp_path: Path) -> Command:
     def run(
         *arguments: str, input: str | None = None, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "cyclescope", *arguments],
+        return python(
+            *["-m", "cyclescope", *arguments],
             cwd=tmp_path,
             input=input,
             env=os.environ | {"TMPDIR": str(tmp_path)} | environment,
-            capture_output=True,
-            text=True,
             timeout=120,
-            check=False,
         )
 
     return run

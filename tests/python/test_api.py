@@ -6,7 +6,6 @@ import gc
 import json
 import logging
 import subprocess
-import sys
 import textwrap
 import threading
 import xml.etree.ElementTree
@@ -17,6 +16,7 @@ import pytest
 
 import cyclescope
 from support.nodes import SOURCE, Node
+from support.processes import python
 
 
 class Other(Node):
@@ -246,12 +246,7 @@ def test_warnings_go_on_where_pages_cannot_be_written(
 
 def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     head = "import gc, numpy, cyclescope\ngc.disable()\n"
-    return subprocess.run(
-        [sys.executable, "-c", head + textwrap.dedent(program), *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return python("-c", head + textwrap.dedent(program), *arguments)
 
 
 def test_the_end_of_the_program_sums_up() -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 
 import pytest
 
 from support.nodes import SOURCE
+from support.processes import python
 
 SECONDS = 60
 """A program that stands still is a failure, and not one that is waited for."""
@@ -95,13 +95,7 @@ print(sorted(each.name for each in threading.enumerate()))
 
 
 def ended(program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    return python("-W", "ignore", "-c", program, timeout=SECONDS)
 
 
 @pytest.mark.parametrize("name", PATCHED)

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from support.marks import needs_torch
+from support.processes import python
 
 yaml: Any = pytest.importorskip("yaml")
 
@@ -79,12 +80,8 @@ def test_each_mistake_is_a_leak_by_itself(tmp_path: Path, left_out: str) -> None
 
 def test_the_notebook_finds_its_leak_and_ends_without(tmp_path: Path) -> None:
     shutil.copy(EXAMPLES / "leak.ipynb", tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-m", "cyclescope", "run", "--devices", "any", "leak.ipynb"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
+    done = python(
+        "-m", "cyclescope", "run", "--devices", "any", "leak.ipynb", cwd=tmp_path, check=True
     )
     check_notebook(done.stdout)
 

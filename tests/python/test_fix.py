@@ -23,6 +23,7 @@ from cyclescope.__main__ import main as command
 from support import fixable, unfixable
 from support.fixable import Program
 from support.marks import needs_fifo
+from support.processes import python
 
 CASES = int(os.environ.get("TEST_CASES", "40"))
 HERE = Path(__file__).parent
@@ -350,7 +351,7 @@ assert leak.source is None and leak.patch is None
 assert "lambda x" not in report.to_json() + str(report) + report.to_html()
 made["main"]()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = python("-c", program)
     assert done.returncode == 0, done.stderr
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from cyclescope.__main__ import main as command
 from support.fixable_projects import PATCHED, several_uses
+from support.processes import python
 from support.projects import PROGRAM, Project
 from support.unfixable_projects import REFUSED
 
@@ -32,13 +33,7 @@ print("leaks:", *[leak.cuts[0].location for leak in leaks])
 
 def outcome(folder: Path) -> tuple[str, str]:
     """What the program prints, and the places of what is left of it."""
-    done = subprocess.run(
-        [sys.executable, "-X", "utf8", "-B", "-c", RUN],
-        cwd=folder,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-    )
+    done = python("-X", "utf8", "-B", "-c", RUN, cwd=folder, encoding="utf-8")
     assert done.returncode == 0, done.stderr
     printed, _, leaks = done.stdout.rpartition("leaks:")
     return printed, leaks.strip()

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import cyclescope
 from support.nodes import SOURCE
+from support.processes import python
 
 FIRST_USE = (
     "atexit",
@@ -34,11 +33,10 @@ FIRST_USE = (
 
 def modules(program: str) -> set[str]:
     """The modules of a process that has run a program, and nothing else before it."""
-    done = subprocess.run(
-        [sys.executable, "-c", f"{program}\nimport sys; print('\\n'.join(sys.modules))"],
+    done = python(
+        "-c",
+        f"{program}\nimport sys; print('\\n'.join(sys.modules))",
         env=os.environ | {"PYTHONPATH": str(Path(cyclescope.__path__[0]).parent)},
-        capture_output=True,
-        text=True,
         check=True,
     )
     return set(done.stdout.split())
@@ -67,9 +65,7 @@ try:
 except AttributeError as error:
     print(error)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = python("-c", program)
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
         "[]",
@@ -82,12 +78,7 @@ def test_the_version_is_that_of_the_crate() -> None:
     manifest = (Path(__file__).parents[2] / "Cargo.toml").read_text("utf-8")
     [version] = re.findall(r'^version = "(.+)"$', manifest, re.MULTILINE)
     assert cyclescope.__version__ == version
-    done = subprocess.run(
-        [sys.executable, "-m", "cyclescope", "--version"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python("-m", "cyclescope", "--version", check=True)
     assert done.stdout == f"cyclescope {version}\n"
 
 
@@ -110,18 +101,11 @@ except AssertionError as error:
     leaks = error.report.leaks
 print(json.dumps([len(leaks), gc.isenabled()]))
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
+    done = python("-c", program, cwd=tmp_path, check=True)
     assert json.loads(done.stdout) == [1, True]
 
 
 def test_a_collector_that_is_off_stays_off() -> None:
     program = "import gc, cyclescope; gc.disable(); cyclescope.find_tensor_cycles(devices='any')"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{program}; print(gc.isenabled())"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python("-c", f"{program}; print(gc.isenabled())", check=True)
     assert done.stdout == "False\n"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from itertools import product
 
 import pytest
+
+from support.processes import python
 
 REFUSED = "cyclescope works in the main interpreter only, not in sub-interpreters"
 
@@ -73,13 +74,7 @@ KINDS = [False, True] if sys.version_info >= (3, 12) else [False]
 
 
 def check(program: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", INTERPRETERS + program],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = python("-X", "faulthandler", "-c", INTERPRETERS + program, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.strip()
 

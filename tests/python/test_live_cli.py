@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from support.processes import python
+
 try:
     import torch  # noqa: F401
 except ImportError:
@@ -129,12 +131,6 @@ EVENTS = ("outputs.append(output)", "outputs.extend([1, []] for _ in range(2_000
 def test_memory_without_a_gpu_is_said(tmp_path: Path) -> None:
     program = tmp_path / "plain.py"
     program.write_text("print(1)\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "cyclescope", "run", "--memory", str(program)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
+    done = python("-m", "cyclescope", "run", "--memory", str(program), timeout=120, check=True)
     assert done.stdout == "1\n"
     assert "cyclescope: memory: PyTorch uses no GPU in this process\n" in done.stderr

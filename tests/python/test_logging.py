@@ -9,7 +9,6 @@ import logging.handlers
 import pickle
 import re
 import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +16,7 @@ import pytest
 
 import cyclescope
 from support.nodes import SOURCE, Node
+from support.processes import python
 
 TOLD = "something to tell"
 
@@ -93,13 +93,7 @@ SETUPS = {
 
 
 def run(source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments, "-c", source],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return python(*arguments, "-c", source, timeout=60)
 
 
 @pytest.mark.parametrize("setup", SETUPS)
@@ -249,9 +243,7 @@ gc.collect()
 """,
         encoding="utf-8",
     )
-    done = subprocess.run(
-        [sys.executable, folder / "program.py"], capture_output=True, text=True, check=True
-    )
+    done = python(folder / "program.py", check=True)
     facts = json.loads(done.stdout.splitlines()[0])
     assert facts["file"] == "program.py"
     assert "secret" not in done.stdout.replace(str(facts["page"]), "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -18,6 +17,7 @@ import support.off
 from support.marks import HAS_TORCH, needs_torch
 from support.nodes import SOURCE
 from support.off import CASES
+from support.processes import python
 
 pytest_plugins = ["pytester"]
 
@@ -39,14 +39,11 @@ def run(
     temporary = folder / "temporary"
     temporary.mkdir(exist_ok=True)
     kept = {key: value for key, value in os.environ.items() if not key.startswith("CYCLESCOPE_")}
-    return subprocess.run(
-        [sys.executable, *arguments],
+    return python(
+        *arguments,
         cwd=folder,
         env={**kept, "PYTHONPATH": PACKAGE, "TMPDIR": str(temporary), **environment},
-        capture_output=True,
-        text=True,
         timeout=200,
-        check=False,
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import cyclescope
+from support.processes import python
 
 PACKAGES = str(Path(cyclescope.__file__).parents[1])
 
@@ -55,15 +56,8 @@ def folder(tmp_path: Path) -> Path:
 
 def ended(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join([str(folder / "lib"), PACKAGES])
-    return subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": paths},
-        input=SHOW,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    return python(
+        *arguments, cwd=folder, env=os.environ | {"PYTHONPATH": paths}, input=SHOW, timeout=120
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 
 import cyclescope
 from support.nodes import SOURCE
+from support.processes import python
 
 SECONDS = 120
 """A program that does not end is a failure, and not one that is waited for."""
@@ -149,14 +150,7 @@ def watched(folder: Path, source: str) -> subprocess.CompletedProcess[str]:
     """Runs a program under the watch, which writes ``all.json`` and ``all.txt``."""
     (folder / "train.py").write_text(source)
     options = ["--devices", "any", "--report-dir", "reports", "-o", "all.json", "-o", "all.txt"]
-    return subprocess.run(
-        [sys.executable, "-m", "cyclescope", "run", *options, "train.py"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    return python("-m", "cyclescope", "run", *options, "train.py", cwd=folder, timeout=SECONDS)
 
 
 KILLED = """
@@ -213,14 +207,7 @@ def test_the_exception_that_ends_a_program_is_no_leak(tmp_path: Path) -> None:
 
 def test_garbage_that_no_collection_frees_is_a_leak(tmp_path: Path) -> None:
     run = ["-m", "cyclescope", "run", "--devices=any", "--fail-on-leak"]
-    done = subprocess.run(
-        [sys.executable, *run, "--output=report.json", "-c", FROZEN],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    done = python(*run, "--output=report.json", "-c", FROZEN, cwd=tmp_path, timeout=SECONDS)
     assert done.returncode == 1, done.stderr
     assert "3.0 MiB held by 3 similar reference cycles" in done.stderr
     assert "no leaks" not in done.stderr

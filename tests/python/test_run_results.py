@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from support.processes import python
+
 LEAK = """
 import gc, os, sys
 import numpy
@@ -25,14 +27,11 @@ def run(
     folder: Path, source: str, *options: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     (folder / "leaky.py").write_text(LEAK + source)
-    return subprocess.run(
-        [sys.executable, "-m", "cyclescope", "run", "--devices=any", *options, "leaky.py"],
+    return python(
+        *["-m", "cyclescope", "run", "--devices=any", *options, "leaky.py"],
         cwd=folder,
         env=os.environ | environment,
-        capture_output=True,
-        text=True,
         timeout=120,
-        check=False,
     )
 
 

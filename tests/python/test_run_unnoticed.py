@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from support.command_line import Command, program
+from support.processes import python
 
 SELF = """
 import sys, os, pickle
@@ -28,13 +27,7 @@ def test_the_program_cannot_tell(command: Command, tmp_path: Path, arguments: li
     program(tmp_path, "", "package/__init__.py")
     program(tmp_path, SELF, "package/__main__.py")
     program(tmp_path, SELF, "package/module.py")
-    plain = subprocess.run(
-        [sys.executable, *arguments, "a", "-b"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    plain = python(*arguments, "a", "-b", cwd=tmp_path)
     assert plain.returncode == 0, plain.stderr
     done = command("run", "--devices=any", *arguments, "a", "-b")
     assert done.returncode == 0, done.stderr
@@ -56,14 +49,7 @@ def test_code_without_a_file_runs_as_python_runs_it(
     command: Command, tmp_path: Path, arguments: list[str], last: str
 ) -> None:
     given = [*arguments, "a", last]
-    plain = subprocess.run(
-        [sys.executable, *given],
-        cwd=tmp_path,
-        input=UNNAMED if arguments == ["-"] else "",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    plain = python(*given, cwd=tmp_path, input=UNNAMED if arguments == ["-"] else "")
     done = command("run", "--devices=any", *given, input=UNNAMED if arguments == ["-"] else "")
     assert (done.returncode, done.stdout) == (plain.returncode, plain.stdout), done.stderr
     said = done.stderr.removesuffix("cyclescope: no leaks\n")
@@ -84,9 +70,7 @@ def test_the_module_and_the_code_may_follow_without_a_blank(
 
 def test_errors_of_the_program_look_as_without(command: Command, tmp_path: Path) -> None:
     program(tmp_path, "def f():\n    raise ValueError('its own error')\nf()\n")
-    plain = subprocess.run(
-        [sys.executable, "leaky.py"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    plain = python("leaky.py", cwd=tmp_path)
     done = command("run", "--devices=any", "leaky.py")
     assert done.stderr == plain.stderr
     assert done.returncode == plain.returncode

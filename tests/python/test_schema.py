@@ -6,7 +6,6 @@ import gc
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import cyclescope
 from cyclescope import _native
 from cyclescope.__main__ import COMMANDS
 from support.nodes import SOURCE, Node
+from support.processes import python
 
 jsonschema = pytest.importorskip(
     "jsonschema", reason="schemas are checked where requirements/test.txt is installed"
@@ -95,14 +95,11 @@ def test_results(name: str, collector_paused: None) -> None:
 
 def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     kept = {key: text for key, text in os.environ.items() if not key.startswith("CYCLESCOPE_")}
-    return subprocess.run(
-        [sys.executable, "-m", "cyclescope", *arguments],
+    return python(
+        *["-m", "cyclescope", *arguments],
         cwd=folder,
         env=kept | {"PYTHONPATH": str(Path(cyclescope.__path__[0]).parent)},
-        capture_output=True,
-        text=True,
         timeout=200,
-        check=False,
     )
 
 

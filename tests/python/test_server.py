@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from cyclescope._server import Server
+from support.processes import python
 from support.reports import leaked
 
 
@@ -173,11 +174,6 @@ def test_the_command_says_where(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "cyclescope", "serve", str(tmp_path / "none")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-m", "cyclescope", "serve", str(tmp_path / "none"))
     assert done.returncode == 2
     assert "is not a folder" in done.stderr

@@ -5,8 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import logging
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import cyclescope
 from cyclescope import StepCollector, _step, _warner
 from support.marks import needs_fork
 from support.nodes import SOURCE, Node
+from support.processes import python
 
 
 @pytest.fixture(autouse=True)
@@ -171,9 +170,7 @@ Node()
 mine = cyclescope.step()
 assert mine.step == 2 and mine.bytes_held == 2**20, mine
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
-    )
+    done = python("-c", program, timeout=60)
     assert done.returncode == 0, done.stderr
 
 

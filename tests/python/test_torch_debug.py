@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from cyclescope.integrations import torch_debug
 from support import debug_server
+from support.processes import python
 
 RANKS = 3
 
@@ -41,7 +40,7 @@ def test_all_ranks_are_on_its_pages_and_in_its_dumps(tmp_path: Path) -> None:
 def test_a_program_that_only_imports_it_ends_as_ever() -> None:
     """PyTorch drops the handler when the interpreter has gone."""
     code = "import cyclescope.integrations.torch_debug as it; vars(it).clear()"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    ended = python("-c", code)
     assert (ended.returncode, ended.stderr) == (0, "")
 
 

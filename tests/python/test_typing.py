@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import cyclescope
+from support.processes import python
 
 PROGRAM = """
 from __future__ import annotations
@@ -94,14 +94,11 @@ cyclescope.find_cycles()
 def check(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
     (folder / "program.py").write_text(program, encoding="utf-8")
     package = Path(cyclescope.__path__[0]).parent
-    return subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--python-version=3.10", "program.py"],
+    return python(
+        *["-m", "mypy", "--strict", "--python-version=3.10", "program.py"],
         cwd=folder,
         env=os.environ | {"MYPYPATH": str(package)},
-        capture_output=True,
-        text=True,
         timeout=280,
-        check=False,
     )
 
 

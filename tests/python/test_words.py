@@ -6,8 +6,6 @@ import ast
 import inspect
 import logging
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +15,7 @@ import pytest
 import cyclescope
 from cyclescope import CycleReport, _selection, _settings
 from support.nodes import Node
+from support.processes import python
 
 PUBLIC = [getattr(cyclescope, name) for name in cyclescope.__all__]
 CLASSES = [each for each in PUBLIC if inspect.isclass(each)]
@@ -86,12 +85,7 @@ def test_a_misspelt_attribute(report: CycleReport) -> None:
 
 
 def test_an_uncaught_error_suggests_once() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", "import cyclescope\ncyclescope.warn_tensor_cycle()"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-c", "import cyclescope\ncyclescope.warn_tensor_cycle()")
     last = done.stderr.splitlines()[-1]
     assert last.endswith("has no attribute 'warn_tensor_cycle'; did you mean 'warn_tensor_cycles'?")
 
@@ -250,10 +244,5 @@ def test_functions_have_signatures() -> None:
             assert inspect.getdoc(each)
             assert "..." not in str(inspect.signature(each))
     assert str(inspect.signature(cyclescope.Rank)) == "(rank, local_rank, world_size)"
-    help_text = subprocess.run(
-        [sys.executable, "-c", "import cyclescope; help(cyclescope.Leak)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    help_text = python("-c", "import cyclescope; help(cyclescope.Leak)", check=True).stdout
     assert "Hash that identifies this leak: stable across runs" in help_text

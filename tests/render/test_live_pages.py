@@ -15,6 +15,7 @@ import pytest
 
 import cyclescope
 from cyclescope import _native
+from support.processes import python
 
 MIB = 1 << 20
 
@@ -109,7 +110,6 @@ def test_texts_are_those_that_are_printed(module: Any) -> None:
 
 def test_redacted_pages_name_neither_machine_nor_folder(tmp_path: Path) -> None:
     import os
-    import subprocess
 
     program = tmp_path / "train.py"
     program.write_text(
@@ -118,9 +118,7 @@ def test_redacted_pages_name_neither_machine_nor_folder(tmp_path: Path) -> None:
         "cyclescope.find_tensor_cycles(devices='any', redact=True)\n"
         "print(cyclescope.heap().to_html().partition('<main>')[0])\n"
     )
-    done = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, timeout=120, check=True
-    )
+    done = python(str(program), timeout=120, check=True)
     assert "<dd>train.py</dd>" in done.stdout
     assert str(tmp_path) not in done.stdout
     assert f"<dd>{os.uname().nodename}</dd>" not in done.stdout

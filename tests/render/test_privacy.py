@@ -7,13 +7,12 @@ written. Once asked for, ``redact`` holds for the process, so each test has a pr
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from support.planted import SECRET, run
+from support.processes import python
 
 FIND = """
 for leak in LEAKS:
@@ -138,15 +137,12 @@ def test_the_pytest_plugin(tmp_path: Path, redact: bool) -> None:
     arguments = ["-p", "no:cyclescope", "-p", "cyclescope.pytest_plugin", "--tensor-cycles=error"]
     for kind in ("json", "sarif"):
         arguments.append(f"--tensor-cycles-{kind}=../leaks.{kind}")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments, "--tensor-cycles-report-dir=../pages"],
+    done = python(
+        *["-m", "pytest", *arguments, "--tensor-cycles-report-dir=../pages"],
         cwd=folder,
         env={**os.environ, "PLANTED": SECRET, "CYCLESCOPE_REDACT": "1" if redact else "0"},
-        capture_output=True,
-        text=True,
         encoding="utf-8",
         timeout=120,
-        check=False,
     )
     assert done.returncode == 1, done.stdout + done.stderr
     assert "tensors were kept alive by reference cycles" in done.stdout

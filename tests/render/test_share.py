@@ -14,6 +14,7 @@ import pytest
 
 import cyclescope
 from cyclescope import _native
+from support.processes import python
 
 pytestmark = pytest.mark.usefixtures("programs_without_torch")
 
@@ -38,14 +39,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments],
-        env=environment(),
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-        check=False,
-    )
+    return python(*arguments, env=environment(), encoding="utf-8", timeout=120)
 
 
 def told(fixture: str, expression: str) -> str:

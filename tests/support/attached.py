@@ -14,6 +14,7 @@ import pytest
 
 from cyclescope._attach.request import AttachError, ask
 from support.nodes import SOURCE
+from support.processes import python
 from support.started import SECONDS, Started
 
 lets_in = pytest.mark.skipif(
@@ -59,13 +60,7 @@ def program(
 
 
 def attach(pid: int | str, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cyclescope", "attach", str(pid), *options],
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    return python("-m", "cyclescope", "attach", str(pid), *options, timeout=SECONDS)
 
 
 def asked(pid: int, *what: str, **more: object) -> dict[str, str]:

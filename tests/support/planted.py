@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
+
+from support.processes import python
 
 SECRET = "hunter2-Zq7"
 
@@ -131,15 +131,13 @@ def run(
     home = folder / home_name.format(secret)
     home.mkdir()
     (home / "train.py").write_text(PROGRAM + WRITE + source, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(home / "train.py"), secret],
+    done = python(
+        str(home / "train.py"),
+        secret,
         cwd=folder,
         env={**os.environ, "SOME_TOKEN": secret, "USER": secret, **environment},
-        capture_output=True,
-        text=True,
         encoding="utf-8",
         timeout=120,
-        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr

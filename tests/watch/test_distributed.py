@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from cyclescope import CycleReport
+from support.processes import python
 
 RANKS = 4
 
@@ -129,13 +130,7 @@ def test_each_rank_leaves_files_of_its_own_with_its_counts(job: Job) -> None:
 
 
 def test_the_command_makes_one_page_with_a_column_a_rank(job: Job) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "cyclescope", "merge", "leaks/*.json", "-o", "all.html"],
-        cwd=job[0],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-m", "cyclescope", "merge", "leaks/*.json", "-o", "all.html", cwd=job[0])
     assert (done.returncode, done.stderr) == (0, "")
     page = (job[0] / "all.html").read_text(encoding="utf-8")
     (table,) = re.findall('<section class="sheet" id="ranks".*?</section>', page)
@@ -152,14 +147,11 @@ def test_a_program_under_torchrun_needs_no_change(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(source, encoding="utf-8")
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     command = ["-m", "cyclescope", "run", "--devices=any", "--report-dir=leaks", "--fail-on-leak"]
-    done = subprocess.run(
-        [sys.executable, *torchrun, *command, "train.py"],
+    done = python(
+        *[*torchrun, *command, "train.py"],
         cwd=tmp_path,
         env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
         timeout=280,
-        check=False,
     )
     assert done.returncode != 0
     files = sorted(file.name for file in (tmp_path / "leaks").glob("*.json"))

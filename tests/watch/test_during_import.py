@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from support.processes import python
 
 LEAKING = """
 import gc, numpy
@@ -44,11 +45,10 @@ def test_the_import_is_named(tmp_path: Path, folder: str, module: str, is_said: 
         (at / "__init__.py").write_text(f"import {module}\n" if package == packages[0] else "")
     at.mkdir(parents=True, exist_ok=True)
     (at / f"{name}.py").write_text(LEAKING)
-    told = subprocess.run(
-        [sys.executable, "-c", PROGRAM.replace("LEAKING", module)],
+    told = python(
+        "-c",
+        PROGRAM.replace("LEAKING", module),
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path / folder), *sys.path])},
-        capture_output=True,
-        text=True,
         check=True,
     ).stderr
     warnings = told.split(" held by ")[1:]

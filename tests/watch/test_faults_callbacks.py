@@ -6,7 +6,6 @@ import gc
 import logging
 import os
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import pytest
 
 import cyclescope
 from support.nodes import SOURCE, Node
+from support.processes import python
 
 pytestmark = pytest.mark.usefixtures("collector_paused")
 
@@ -206,13 +206,7 @@ gc.collect()
 assert watch.flush(240)
 print(os.waitpid(children[0], 0)[1])
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = python("-W", "ignore", "-c", program, timeout=60)
     assert (done.returncode, done.stdout) == (0, "0\n"), done.stderr
 
 

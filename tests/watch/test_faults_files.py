@@ -15,6 +15,7 @@ import pytest
 
 import cyclescope
 from support.nodes import SOURCE
+from support.processes import python
 
 HEAD = f"""
 import gc, os, re, sys, tempfile
@@ -39,13 +40,7 @@ def leak(kind=Node):
 
 
 def run(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", HEAD + textwrap.dedent(program), str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = python("-c", HEAD + textwrap.dedent(program), str(folder), timeout=120)
     assert done.returncode == 0, done.stderr
     return done
 

@@ -9,6 +9,7 @@ import textwrap
 import pytest
 
 from support.nodes import SOURCE
+from support.processes import python
 
 HEAD = f"""
 import gc, sys
@@ -22,13 +23,7 @@ gc.disable()
 
 
 def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", HEAD + textwrap.dedent(program), *arguments],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    return python("-c", HEAD + textwrap.dedent(program), *arguments, timeout=240)
 
 
 EACH_ALLOCATION = """

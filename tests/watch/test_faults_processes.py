@@ -8,7 +8,6 @@ import gc
 import os
 import signal
 import subprocess
-import sys
 import textwrap
 import threading
 
@@ -17,6 +16,7 @@ import pytest
 
 import cyclescope
 from support.nodes import SOURCE, Node
+from support.processes import python
 
 pytestmark = pytest.mark.usefixtures("collector_paused")
 
@@ -33,13 +33,7 @@ gc.disable()
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
     # Forking with threads is deprecated, and the watch has a thread.
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", HEAD + textwrap.dedent(program)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return python("-W", "ignore", "-c", HEAD + textwrap.dedent(program), timeout=120)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -302,7 +296,5 @@ Node()
 
 def test_a_watch_that_nobody_ends() -> None:
     """The last collections come while the interpreter is being taken apart."""
-    done = subprocess.run(
-        [sys.executable, "-c", LATE], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = python("-c", LATE, timeout=120)
     assert (done.returncode, done.stdout) == (0, "finalized\n"), done.stderr

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from cyclescope import CycleReport
+from support.processes import python
 
 PROGRAM = """
 import functools, gc, sys
@@ -55,14 +54,7 @@ if __name__ == "__main__":
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers(tmp_path: Path, method: str, asks: str) -> None:
     (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "program.py", "leaks", method, asks],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
+    done = python("program.py", "leaks", method, asks, cwd=tmp_path, timeout=250)
     assert done.returncode == 0, done.stderr
     files = sorted((tmp_path / "leaks").glob("*.json"))
     reports = [CycleReport.from_json(file.read_text(encoding="utf-8")) for file in files]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 
 import numpy
 import pytest
 
 import cyclescope
+from support.processes import python
 
 pytestmark = pytest.mark.usefixtures("collector_paused")
 
@@ -147,12 +146,8 @@ gc.collect()
 """
     environment = {k: v for k, v in os.environ.items() if k != "CYCLESCOPE_MIN_BYTES"}
     for large in (True, False):
-        told = subprocess.run(
-            [sys.executable, "-c", program.replace("LARGE", str(large))],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
+        told = python(
+            "-c", program.replace("LARGE", str(large)), env=environment, check=True
         ).stderr
         assert ("because smaller than min_bytes: 1 more, 100 bytes in total" in told) == large
         assert ("reference cycle" in told) == large

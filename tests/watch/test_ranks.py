@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
 
@@ -15,6 +13,7 @@ import pytest
 import cyclescope
 from cyclescope import CycleReport, Rank, current_rank
 from support.nodes import SOURCE
+from support.processes import python
 
 VARIABLES = [
     *("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"),
@@ -43,14 +42,7 @@ def no_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(tmp_path: Path, program: str, **environment: str) -> None:
     file = tmp_path / "program.py"
     file.write_text(HEAD + textwrap.dedent(program), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, str(file)],
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = python(str(file), env=os.environ | environment, timeout=120)
     assert done.returncode == 0, done.stderr
 
 

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import pytest
 
 import support
+from support.processes import python
 
 Program: TypeAlias = Callable[..., Any]
 
@@ -49,16 +50,13 @@ def program(driver: Path) -> Program:
 
     def run(source: str, *, library: Path = driver, **environment: str) -> Any:
         path = os.pathsep.join(filter(None, sys.path))
-        done = subprocess.run(
-            [sys.executable, "-c", PRELUDE + textwrap.dedent(source), str(library)],
+        done = python(
+            *["-c", PRELUDE + textwrap.dedent(source), str(library)],
             # From 3.12 on, os.fork warns wherever there is a second thread, and the watch has one.
             env=os.environ
             | {"PYTHONPATH": path, "PYTHONWARNINGS": "ignore::DeprecationWarning"}
             | environment,
-            capture_output=True,
-            text=True,
             timeout=120,
-            check=False,
         )
         assert (done.returncode, done.stderr) == (0, ""), f"{done.returncode}: {done.stderr}"
         return json.loads(done.stdout.splitlines()[-1])
