@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-import pytest
-
-from support.names import Case, Cases, Node, array, check, name_of, node
+from support.names import Cases, Node, array, node
 
 CASES = Cases(__name__, __file__)
 case, step = CASES.case, CASES.step
-
-
-@pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_names(case: Case) -> None:
-    check(case)
-
-
-def test_every_mark_is_used() -> None:
-    assert sorted(CASES.used) == CASES.marks()
+test_names, test_every_mark_is_used = CASES.tests()
 
 
 @case(node(".me"))

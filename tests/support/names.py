@@ -107,6 +107,18 @@ class Cases(list[Case]):
 
         return register
 
+    def tests(self) -> tuple[Callable[[Case], None], Callable[[], None]]:
+        """The tests of the module: each case, and that no mark is left over."""
+
+        @pytest.mark.parametrize("case", self, ids=name_of)
+        def test_names(case: Case) -> None:
+            check(case)
+
+        def test_every_mark_is_used() -> None:
+            assert sorted(self.used) == self.marks()
+
+        return test_names, test_every_mark_is_used
+
 
 def name_of(case: Case) -> str:
     return case.program.__name__
