@@ -10,16 +10,11 @@ from typing import Any
 import pytest
 
 import cyclescope
+from support.nodes import Holder
 
 torch = pytest.importorskip("torch")
 
 pytestmark = pytest.mark.usefixtures("collector_paused")
-
-
-class Holder:
-    def __init__(self, kept: Any) -> None:
-        self.kept = kept
-        self.me: Any = self
 
 
 class Other(Holder):

@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy
 import pytest
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
@@ -15,14 +14,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 import cyclescope
 from cyclescope.integrations import opentelemetry, prometheus
+from support.nodes import Node
 
 SIZE = 2**21
-
-
-class Node:
-    def __init__(self) -> None:
-        self.me = self
-        self.array = numpy.zeros(SIZE, numpy.uint8)
 
 
 @pytest.fixture
@@ -33,7 +27,7 @@ def watch(tmp_path: Path, collector_paused: None) -> Iterator[cyclescope.Watch]:
 
 def leak(watch: cyclescope.Watch, times: int) -> cyclescope.LeakTally:
     for _ in range(times):
-        Node()
+        Node(SIZE // 2**20)
         gc.collect()
     watch.flush()
     (found,) = watch.leaks
