@@ -26,6 +26,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "live"
 
 import shared  # noqa: E402
 from support import growing, growing_look_alikes, growing_parts  # noqa: E402
+from support.monitors import monitor_of_all  # noqa: E402
 from support.processes import python  # noqa: E402
 
 WINDOW = 10
@@ -39,9 +40,7 @@ pytestmark = pytest.mark.usefixtures("no_garbage")
 
 def watch(loop: shared.Loop, steps: int = STEPS, every: int = 2) -> list[cyclescope.Growth]:
     """What is told of a loop, however small it is and whatever the samples take."""
-    monitor = cyclescope.LeakMonitor(
-        every=every, devices="any", min_bytes=0, max_share=float("inf")
-    )
+    monitor = monitor_of_all(every=every)
     with monitor:
         loop("cpu", steps, monitor.step)
     return monitor.found
@@ -82,7 +81,7 @@ def test_it_is_told_once_in_one_line_with_advice(caplog: pytest.LogCaptureFixtur
 
 
 def test_there_is_a_history_of_what_grows(tmp_path: Path) -> None:
-    monitor = cyclescope.LeakMonitor(every=2, devices="any", min_bytes=0, max_share=float("inf"))
+    monitor = monitor_of_all(every=2)
     with monitor:
         shared.load("container_grows").pitfall("cpu", STEPS, monitor.step)
     (told,) = monitor.found
@@ -296,9 +295,7 @@ def test_what_only_looks_like_a_leak_is_not_told(name: str) -> None:
 def test_what_is_given_back_is_withdrawn(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "cyclescope")
     kept: list[torch.Tensor] = []
-    with cyclescope.LeakMonitor(
-        every=1, devices="any", min_bytes=0, max_share=float("inf")
-    ) as monitor:
+    with monitor_of_all() as monitor:
         for _ in range(2 * NEEDED):
             kept.append(torch.zeros(64))
             monitor.step()
@@ -321,9 +318,7 @@ def test_what_is_given_back_is_withdrawn(caplog: pytest.LogCaptureFixture) -> No
 def test_what_becomes_shorter_is_withdrawn(kind: str) -> None:
     past = torch.zeros(1, 4)
     arrays: list[object] = []
-    with cyclescope.LeakMonitor(
-        every=1, devices="any", min_bytes=0, max_share=float("inf")
-    ) as monitor:
+    with monitor_of_all() as monitor:
         for step in range(60):
             if step == 40:
                 assert len(monitor.found) == 1
@@ -340,9 +335,7 @@ def test_what_becomes_shorter_is_withdrawn(kind: str) -> None:
 def test_each_of_several_owners_is_told() -> None:
     first: list[torch.Tensor] = []
     second: dict[int, tuple[torch.Tensor]] = {}
-    with cyclescope.LeakMonitor(
-        every=1, devices="any", min_bytes=0, max_share=float("inf")
-    ) as monitor:
+    with monitor_of_all() as monitor:
         for step in range(NEEDED + 2):
             first.append(torch.zeros(2**12))
             second[step] = (torch.zeros(2**14),)
@@ -428,9 +421,7 @@ def test_no_variable_is_kept_alive_by_looking_at_it() -> None:
         batch = torch.zeros(5)  # on CPython 3.12 and before a snapshot of the locals would keep it
         return died
 
-    with cyclescope.LeakMonitor(
-        every=1, devices="any", min_bytes=0, max_share=float("inf")
-    ) as monitor:
+    with monitor_of_all() as monitor:
         for _ in range(NEEDED):
             assert step(monitor)() is None
     assert monitor.found
@@ -528,9 +519,7 @@ def test_no_code_of_the_program_runs_that_an_owner_or_a_module_brings() -> None:
     exec(LOOP, program)
     weight = torch.ones(4, 4, requires_grad=True)
     owner = Owner()
-    with cyclescope.LeakMonitor(
-        every=1, devices="any", min_bytes=0, max_share=float("inf")
-    ) as monitor:
+    with monitor_of_all() as monitor:
         ran.clear()
         program["loop"](owner, weight, monitor.step)  # type: ignore[operator]
         page = monitor.to_html()

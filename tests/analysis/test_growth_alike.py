@@ -12,15 +12,14 @@ import pytest
 
 import cyclescope
 from support.marks import HAS_TORCH, needs_torch
+from support.monitors import monitor_of_all
 
 if HAS_TORCH:
     import torch
 
 
 def watched(steps: int, step: Callable[[int], None], every: int = 1) -> cyclescope.LeakMonitor:
-    monitor = cyclescope.LeakMonitor(
-        every=every, devices="any", min_bytes=0, max_share=float("inf")
-    )
+    monitor = monitor_of_all(every=every)
     with monitor:
         for number in range(steps):
             step(number)

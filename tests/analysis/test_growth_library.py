@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import cyclescope
+from support.monitors import monitor_of_all
 
 try:
     import torch
@@ -33,9 +34,7 @@ def nothing_seen() -> Iterator[None]:
 
 
 def watched(min_bytes: int = 1) -> cyclescope.LeakMonitor:
-    return cyclescope.LeakMonitor(
-        every=1, devices="any", min_bytes=min_bytes, max_share=float("inf")
-    )
+    return monitor_of_all(min_bytes=min_bytes)
 
 
 def block() -> torch.Tensor:

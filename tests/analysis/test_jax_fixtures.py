@@ -13,6 +13,7 @@ import pytest
 
 import common
 import cyclescope
+from support.monitors import monitor_of_all
 
 PROGRAMS = Path(common.__file__).parent / "with_jax"
 ELEMENTS = 4096
@@ -76,9 +77,7 @@ def test_what_is_retained_is_in_the_heap(program: Any) -> None:
 
 
 def test_what_grows_is_named(program: Any) -> None:
-    with cyclescope.LeakMonitor(
-        every=1, devices="any", min_bytes=0, max_share=float("inf")
-    ) as monitor:
+    with monitor_of_all() as monitor:
         for step in range(40):
             program.grow(ELEMENTS, step)
             monitor.step()

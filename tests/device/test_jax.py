@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import cyclescope
+from support.monitors import monitor_of_all
 from support.nodes import Holder
 
 jax: Any = None
@@ -238,9 +239,7 @@ def test_a_heap_counts_what_numpy_shows_once() -> None:
 
 def test_a_list_of_arrays_that_grows_is_named() -> None:
     losses: list[Any] = []
-    with cyclescope.LeakMonitor(
-        every=1, devices="any", min_bytes=0, max_share=float("inf")
-    ) as monitor:
+    with monitor_of_all() as monitor:
         for number in range(40):
             losses.append({"loss": jnp.full(100, number)})
             monitor.step()
@@ -253,9 +252,7 @@ def test_a_list_of_arrays_that_grows_is_named() -> None:
 
 def test_arrays_that_are_replaced_do_not_grow() -> None:
     state = {"w": jnp.ones(100), "b": jnp.ones(10)}
-    with cyclescope.LeakMonitor(
-        every=1, devices="any", min_bytes=0, max_share=float("inf")
-    ) as monitor:
+    with monitor_of_all() as monitor:
         for _ in range(60):
             state = jax.tree.map(lambda leaf: leaf * 0.9, state)
             monitor.step()
@@ -264,9 +261,7 @@ def test_arrays_that_are_replaced_do_not_grow() -> None:
 
 def test_an_array_that_becomes_longer_is_named() -> None:
     past = jnp.ones((1, 4))
-    with cyclescope.LeakMonitor(
-        every=1, devices="any", min_bytes=0, max_share=float("inf")
-    ) as monitor:
+    with monitor_of_all() as monitor:
         for _ in range(30):
             past = jnp.concatenate([past, jnp.ones((1, 4))])
             monitor.step()
