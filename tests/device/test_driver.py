@@ -262,12 +262,20 @@ def test_arrays_on_one_block_are_one_buffer(program: Program) -> None:
     assert one(found) == ("cuda:0", True)
 
 
-def test_a_block_that_a_live_array_shares_is_not_claimed(program: Program) -> None:
-    found = program("""
-        Driver(sys.argv[1]).knows()
+@pytest.mark.parametrize(
+    "block",
+    [
+        "alive = array(); Holder(fake_gpu.ndarray(alive.data.mem))",
+        "Holder(fake_gpu.ndarray(fake_gpu.ForeignMemory(fake_gpu.POINTER, fake_gpu.MIB, 0)))",
+        "driver.knows(0); Holder([array(ptr=0), array(size=0)])",
+    ],
+    ids=["a live array shares it", "of unknown origin", "freed and empty"],
+)
+def test_a_block_that_is_not_claimed(program: Program, block: str) -> None:
+    found = program(f"""
+        driver = Driver(sys.argv[1]).knows()
         fake_gpu.import_cupy()
-        alive = array()
-        Holder(fake_gpu.ndarray(alive.data.mem))
+        {block}
         print(json.dumps(buffers(cyclescope.find_tensor_cycles())))
     """)
     assert found == []
@@ -289,26 +297,6 @@ def test_memory_that_is_not_cupys_belongs_to_its_owner(program: Program) -> None
     """)
     assert said[0] == []
     assert one(said[1]) == ("cuda:0", True)
-
-
-def test_memory_of_unknown_origin_is_not_claimed(program: Program) -> None:
-    found = program("""
-        Driver(sys.argv[1]).knows()
-        fake_gpu.import_cupy()
-        Holder(fake_gpu.ndarray(fake_gpu.ForeignMemory(fake_gpu.POINTER, fake_gpu.MIB, 0)))
-        print(json.dumps(buffers(cyclescope.find_tensor_cycles())))
-    """)
-    assert found == []
-
-
-def test_freed_and_empty_blocks_are_silent(program: Program) -> None:
-    found = program("""
-        Driver(sys.argv[1]).knows().knows(0)
-        fake_gpu.import_cupy()
-        Holder([array(ptr=0), array(size=0)])
-        print(json.dumps(buffers(cyclescope.find_tensor_cycles())))
-    """)
-    assert found == []
 
 
 def test_an_import_that_is_half_done_is_tried_again(program: Program) -> None:

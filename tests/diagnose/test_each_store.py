@@ -190,8 +190,9 @@ def memo(function: Any) -> Any:
     return cached
 
 
-@pytest.mark.parametrize("decorator", [memo, functools.lru_cache])
-def test_a_class_keeps_its_methods(decorator: Any) -> None:
+def of_calculator(decorator: Any) -> str:
+    """The advice on a class whose one method is decorated so."""
+
     def make() -> None:
         class Calculator:
             def __init__(self) -> None:
@@ -204,6 +205,12 @@ def test_a_class_keeps_its_methods(decorator: Any) -> None:
         Calculator().total()
 
     (told,) = advice(make)
+    return told
+
+
+@pytest.mark.parametrize("decorator", [memo, functools.lru_cache])
+def test_a_class_keeps_its_methods(decorator: Any) -> None:
+    told = of_calculator(decorator)
     assert "do not keep the" not in told.lower()
     assert "Let the method `total` keep no instance of the class" in told
 
@@ -376,18 +383,7 @@ class Memo:
 
 
 def test_a_descriptor_keeps_its_table() -> None:
-    def make() -> None:
-        class Calculator:
-            def __init__(self) -> None:
-                self.array = array()
-
-            @Memo
-            def total(self) -> Any:
-                return self.array.sum()
-
-        Calculator().total()
-
-    (told,) = advice(make)
+    told = of_calculator(Memo)
     assert "to None" not in told
     assert "Keep no instance of the class in `Memo.results`" in told
 
