@@ -30,14 +30,8 @@ use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::callback::steps_from;
 use crate::diagnose::case::{Case, CycleStep, short};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::model::words::a;
-
-pub const PATTERN: Pattern = Pattern {
-    name: "autograd-context-kept-both-ways",
-    recognise,
-};
 
 /// A context's class is made by `torch.autograd.function.FunctionMeta`, named after the function.
 fn is_context(step: &CycleStep<'_>) -> bool {
@@ -48,7 +42,7 @@ fn is_context(step: &CycleStep<'_>) -> bool {
         && matches!(step.name, ReferenceName::Attribute(_))
 }
 
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps = steps_from(case, is_context)?;
     let context = steps.first()?;
     let ReferenceName::Attribute(attribute) = context.name else {

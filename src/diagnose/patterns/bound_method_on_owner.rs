@@ -22,14 +22,8 @@ use crate::cpython::ObjectKind;
 use crate::diagnose::case::{
     CONTAINERS, Case, at, bare_name, is_found_by_name, is_of_class, noun, short, the,
 };
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::model::words::all_of;
-
-pub const PATTERN: Pattern = Pattern {
-    name: "bound-method-on-owner",
-    recognise,
-};
 
 /// True if a container of a class of a library's has the method, such as an event of `sched`: that library calls it.
 fn is_called_by_library(case: &Case<'_>, position: usize) -> bool {
@@ -41,7 +35,7 @@ fn is_called_by_library(case: &Case<'_>, position: usize) -> bool {
     CONTAINERS.contains(&container.kind) && !is_plain && !is_of_program && !is_standard
 }
 
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let mut kinds = CONTAINERS.to_vec();
     kinds.extend([
         ObjectKind::Instance,

@@ -25,15 +25,9 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, bare_name, is_cache, is_found_by_name, spoken};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
-pub const PATTERN: Pattern = Pattern {
-    name: "cache-on-instance",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (position, step) = case.find(|step| is_cache(step.object))?;
     let keeper = case.keeper(position)?;
     // The cache refers to its function twice: in C, and by an attribute.

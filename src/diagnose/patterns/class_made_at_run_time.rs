@@ -24,19 +24,13 @@ use rustc_hash::FxHashSet;
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, at, bare_name, is_cache, short};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::graph::{LeakNode, is_content};
-
-pub const PATTERN: Pattern = Pattern {
-    name: "class-made-at-run-time",
-    recognise,
-};
 
 /// The metaclass of enumerations, by its names in different Pythons.
 const ENUMERATION: [&str; 2] = ["enum.EnumType", "enum.EnumMeta"];
 
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let class = case.step_from(ObjectKind::Class)?;
     let label = &class.object.description.label;
     if ENUMERATION.contains(&&*class.object.description.type_name)

@@ -34,15 +34,9 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, at, bare_name, is_cache, or_weakly, spoken};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
-pub const PATTERN: Pattern = Pattern {
-    name: "closure-captures-owner",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let mut kinds = CONTAINERS.to_vec();
     kinds.extend([
         ObjectKind::Instance,

@@ -15,16 +15,10 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, CycleStep, noun};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::model::words::{a, capital_a};
 
-pub const PATTERN: Pattern = Pattern {
-    name: "container-contains-itself",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let is_attribute = |step: &CycleStep<'_>| matches!(step.name, ReferenceName::Attribute(name) if name != "__dict__");
     if !case.only(&CONTAINERS) || case.steps().any(|step| is_attribute(&step)) {
         return None;

@@ -17,15 +17,9 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
-pub const PATTERN: Pattern = Pattern {
-    name: "exc-info-kept",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (position, triple) = case.find(|step| {
         step.object.description.kind == ObjectKind::Tuple
             && *step.name == ReferenceName::Index(2)

@@ -26,18 +26,12 @@ use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::callback::steps_from;
 use crate::diagnose::case::{Case, is_object, short, spoken};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
-
-pub const PATTERN: Pattern = Pattern {
-    name: "exit-stack-not-closed",
-    recognise,
-};
 
 /// Where `contextlib.ExitStack` and `AsyncExitStack` keep their callbacks (Lib/contextlib.py, `_BaseExitStack`).
 const CALLBACKS: &str = "_exit_callbacks";
 
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (position, stack) = case.find(|step| {
         is_object(step.object)
             && step.next.description.kind == ObjectKind::Deque

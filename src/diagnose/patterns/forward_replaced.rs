@@ -35,13 +35,7 @@ use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep, short};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
-
-pub const PATTERN: Pattern = Pattern {
-    name: "forward-replaced",
-    recognise,
-};
 
 fn is_forward(step: &CycleStep<'_>) -> bool {
     // A namespace or another object of a class without methods has no `forward` of its class's.
@@ -69,7 +63,7 @@ fn is_one_of_several(case: &Case<'_>, step: &CycleStep<'_>) -> bool {
     })
 }
 
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps = steps_from(case, is_forward)?;
     let module = steps.first()?;
     if is_one_of_several(case, module) {

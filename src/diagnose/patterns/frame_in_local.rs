@@ -14,15 +14,9 @@
 
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
-pub const PATTERN: Pattern = Pattern {
-    name: "frame-in-local",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     if !case.only(&[ObjectKind::Frame]) {
         return None;
     }

@@ -17,16 +17,10 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, short};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::model::words::capital_a;
 
-pub const PATTERN: Pattern = Pattern {
-    name: "future-keeps-exception",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (position, future) = case.find(|step| {
         let node = step.object;
         node.description.kind == ObjectKind::Instance

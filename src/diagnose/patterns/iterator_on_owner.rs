@@ -19,16 +19,10 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, short, spoken};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::model::words::a;
 
-pub const PATTERN: Pattern = Pattern {
-    name: "iterator-on-owner",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (position, step) = case.find(|step| {
         step.object.description.kind == ObjectKind::Instance
             && *step.name == ReferenceName::Unnamed

@@ -21,17 +21,11 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, CycleStep, is_object, noun, short};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::graph::points_back;
 use crate::model::words::a;
 
-pub const PATTERN: Pattern = Pattern {
-    name: "linked-both-ways",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let mut kinds = CONTAINERS.to_vec();
     kinds.push(ObjectKind::Instance);
     let instances = case.steps().filter(|step| is_object(step.object)).count();

@@ -22,14 +22,8 @@
 use crate::capture::ReferenceName;
 use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep, short};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::model::words::a;
-
-pub const PATTERN: Pattern = Pattern {
-    name: "loader-callback-captures-owner",
-    recognise,
-};
 
 /// The parameter of `DataLoader` that a step stands for; iterators keep it with an underscore.
 fn parameter<'a>(step: &CycleStep<'a>) -> Option<&'a str> {
@@ -45,7 +39,7 @@ fn parameter<'a>(step: &CycleStep<'a>) -> Option<&'a str> {
     (of_loader && matches!(name, "collate_fn" | "worker_init_fn")).then_some(name)
 }
 
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps = steps_from(case, |step| parameter(step).is_some())?;
     let loader = steps.first()?;
     let parameter = parameter(loader)?;

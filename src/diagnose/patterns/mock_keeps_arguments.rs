@@ -27,7 +27,6 @@ use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, short};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::graph::{held_by_mocks, is_of_mocks};
 
@@ -39,12 +38,7 @@ const RECORDS: [&str; 4] = [
     "method_calls",
 ];
 
-pub const PATTERN: Pattern = Pattern {
-    name: "mock-keeps-arguments",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     if !is_of_mocks(case.graph, case.cycle) {
         return keeps_program(case);
     }

@@ -74,51 +74,53 @@ fn module_comment(source: &str) -> String {
 
 /// Declares [`PATTERNS`] and takes in the source of each, for its page.
 macro_rules! registry {
-    ($($file:ident::PATTERN,)*) => {
+    ($($name:literal => $file:ident::$($recognise:ident).+,)*) => {
         /// Every pattern, the more particular before the more general.
-        pub const PATTERNS: &[Pattern] = &[$($file::PATTERN),*];
+        pub const PATTERNS: &[Pattern] = &[$(
+            Pattern { name: $name, recognise: $file::$($recognise).+ }
+        ),*];
         /// The file of each pattern, in the same order.
         const SOURCES: &[&str] = &[$(include_str!(concat!(stringify!($file), ".rs"))),*];
     };
 }
 
-registry![
-    frame_in_local::PATTERN,
-    mock_keeps_arguments::PATTERN,
-    exc_info_kept::PATTERN,
-    future_keeps_exception::PATTERN,
-    exception_chain::PATTERN,
-    exception_on_object::PATTERN,
-    exception_keeps_traceback::PATTERN,
-    exit_stack_not_closed::PATTERN,
-    iterator_on_owner::PATTERN,
-    suspended_holds_itself::PATTERN,
-    weakref_callback::PATTERN,
-    thread_target::PATTERN,
-    cache_on_instance::PATTERN,
-    module_hook_captures_module::PATTERN,
-    tensor_hook_captures_tensor::PATTERN,
-    optimizer_hook_captures_owner::PATTERN,
-    scheduler_lambda_captures_owner::PATTERN,
-    loader_callback_captures_owner::PATTERN,
-    forward_replaced::PATTERN,
-    autograd_context::PATTERN,
-    tensor_attribute::PATTERN,
-    parametrized_module::PATTERN,
-    traced_graph_module::PATTERN,
-    closure_captures_owner::PATTERN,
-    partial_keeps_owner::PATTERN,
-    wrapped_method_on_owner::PATTERN,
-    bound_method_on_owner::PATTERN,
-    mutually_recursive_functions::PATTERN,
-    recursive_inner_function::PATTERN,
-    container_contains_itself::PATTERN,
-    refers_to_itself::PATTERN,
-    linked_both_ways::PATTERN,
-    namespace_made_at_run_time::PATTERN,
-    property_captures_owner::PATTERN,
-    class_made_at_run_time::PATTERN,
-];
+registry! {
+    "frame-in-local" => frame_in_local::recognise,
+    "mock-keeps-arguments" => mock_keeps_arguments::recognise,
+    "exc-info-kept" => exc_info_kept::recognise,
+    "future-keeps-exception" => future_keeps_exception::recognise,
+    "exception-chain" => exception_chain::PATTERN.recognise,
+    "exception-on-object" => exception_on_object::PATTERN.recognise,
+    "exception-keeps-traceback" => exception_keeps_traceback::PATTERN.recognise,
+    "exit-stack-not-closed" => exit_stack_not_closed::recognise,
+    "iterator-on-owner" => iterator_on_owner::recognise,
+    "suspended-holds-itself" => suspended_holds_itself::recognise,
+    "weakref-callback" => weakref_callback::recognise,
+    "thread-target" => thread_target::recognise,
+    "cache-on-instance" => cache_on_instance::recognise,
+    "module-hook-captures-module" => module_hook_captures_module::recognise,
+    "tensor-hook-captures-tensor" => tensor_hook_captures_tensor::recognise,
+    "optimizer-hook-captures-owner" => optimizer_hook_captures_owner::recognise,
+    "scheduler-lambda-captures-owner" => scheduler_lambda_captures_owner::recognise,
+    "loader-callback-captures-owner" => loader_callback_captures_owner::recognise,
+    "forward-replaced" => forward_replaced::recognise,
+    "autograd-context-kept-both-ways" => autograd_context::recognise,
+    "tensor-attribute-leads-back" => tensor_attribute::recognise,
+    "parametrized-module" => parametrized_module::recognise,
+    "traced-graph-module" => traced_graph_module::recognise,
+    "closure-captures-owner" => closure_captures_owner::recognise,
+    "partial-keeps-owner" => partial_keeps_owner::recognise,
+    "wrapped-method-on-owner" => wrapped_method_on_owner::recognise,
+    "bound-method-on-owner" => bound_method_on_owner::recognise,
+    "mutually-recursive-functions" => mutually_recursive_functions::recognise,
+    "recursive-inner-function" => recursive_inner_function::recognise,
+    "container-contains-itself" => container_contains_itself::recognise,
+    "refers-to-itself" => refers_to_itself::recognise,
+    "linked-both-ways" => linked_both_ways::recognise,
+    "namespace-made-at-run-time" => namespace_made_at_run_time::recognise,
+    "property-captures-owner" => property_captures_owner::recognise,
+    "class-made-at-run-time" => class_made_at_run_time::recognise,
+}
 
 /// The first pattern that fits, and its advice.
 pub fn recognise(case: &Case<'_>) -> Option<(&'static str, Advice)> {

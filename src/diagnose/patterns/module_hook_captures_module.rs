@@ -31,13 +31,7 @@ use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep, short};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
-
-pub const PATTERN: Pattern = Pattern {
-    name: "module-hook-captures-module",
-    recognise,
-};
 
 /// The module's attribute, and what its hooks are called (`torch/nn/modules/module.py`). They are called with the
 /// module as their first argument.
@@ -69,7 +63,7 @@ fn hooks(step: &CycleStep<'_>) -> Option<(&'static str, &'static str)> {
     HOOKS.into_iter().find(|(name, _)| attribute == name)
 }
 
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps = steps_from(case, |step| hooks(step).is_some())?;
     let module = steps.first()?;
     let (attribute, kind) = hooks(module)?;

@@ -19,15 +19,9 @@ use petgraph::visit::EdgeRef;
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, spoken};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
-pub const PATTERN: Pattern = Pattern {
-    name: "namespace-made-at-run-time",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (_, step) = case.find(|step| {
         step.object.description.kind == ObjectKind::Function
             && *step.name == ReferenceName::Attribute("__globals__".to_owned())

@@ -19,13 +19,7 @@
 use crate::capture::ReferenceName;
 use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep, short};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
-
-pub const PATTERN: Pattern = Pattern {
-    name: "optimizer-hook-captures-owner",
-    recognise,
-};
 
 /// The optimizer's attribute and what its hooks are called (`torch/optim/optimizer.py`).
 const HOOKS: [(&str, &str); 6] = [
@@ -50,7 +44,7 @@ fn kind(step: &CycleStep<'_>) -> Option<(&'static str, &'static str)> {
     HOOKS.into_iter().find(|(name, _)| attribute == name)
 }
 
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps = steps_from(case, |step| kind(step).is_some())?;
     let optimizer = steps.first()?;
     let (attribute, kind) = kind(optimizer)?;

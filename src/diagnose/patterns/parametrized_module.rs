@@ -23,15 +23,9 @@ use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::callback::steps_from;
 use crate::diagnose::case::{Case, short};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
-pub const PATTERN: Pattern = Pattern {
-    name: "parametrized-module",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     // The class is made by `torch.nn.utils.parametrize._inject_new_class`.
     let steps = steps_from(case, |step| {
         step.object.description.kind == ObjectKind::Class

@@ -22,17 +22,11 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, bare_name, is_found_by_name, noun};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::patterns::wrapped_method_on_owner::WRAP_IN_CLASS;
 use crate::diagnose::remedy::Finding;
 use crate::model::words::a;
 
-pub const PATTERN: Pattern = Pattern {
-    name: "partial-keeps-owner",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let mut kinds = CONTAINERS.to_vec();
     kinds.extend([
         ObjectKind::Instance,

@@ -15,16 +15,10 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, bare_name, short, spoken};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::model::words::a;
 
-pub const PATTERN: Pattern = Pattern {
-    name: "property-captures-owner",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps: Vec<_> = case.steps().collect();
     let position = (0..steps.len()).find(|&i| {
         steps[i].object.description.kind == ObjectKind::Class

@@ -21,15 +21,9 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, bare_name, is_cache};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
-pub const PATTERN: Pattern = Pattern {
-    name: "recursive-inner-function",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (_, step) = case.find(|step| step.object.description.kind == ObjectKind::Function)?;
     let ReferenceName::Closure(variable) = step.name else {
         return None;

@@ -15,16 +15,10 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, short};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::graph::of_same_line;
 
-pub const PATTERN: Pattern = Pattern {
-    name: "refers-to-itself",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     // A container with attributes is an instance of a class that derives from its type.
     let kinds = [&CONTAINERS[..], &[ObjectKind::Instance]].concat();
     if case.cycle.nodes.len() != 1 || !case.only(&kinds) {

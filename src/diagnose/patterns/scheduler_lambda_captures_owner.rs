@@ -21,13 +21,7 @@
 use crate::capture::ReferenceName;
 use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep, short};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
-
-pub const PATTERN: Pattern = Pattern {
-    name: "scheduler-lambda-captures-owner",
-    recognise,
-};
 
 fn is_scheduler(step: &CycleStep<'_>) -> bool {
     let names_functions = matches!(
@@ -42,7 +36,7 @@ fn is_scheduler(step: &CycleStep<'_>) -> bool {
             || matches!(step.name, ReferenceName::Attribute(name) if name == "lr_lambdas"))
 }
 
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps = steps_from(case, is_scheduler)?;
     let scheduler = steps.first()?;
     let function = callback(case, &steps)?;

@@ -21,15 +21,9 @@ use petgraph::visit::EdgeRef;
 use crate::capture::ReferenceName;
 use crate::cpython::{ObjectKind, close_drops_variables};
 use crate::diagnose::case::{Case, at, short};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
-pub const PATTERN: Pattern = Pattern {
-    name: "suspended-holds-itself",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (position, step) = case.find(|step| {
         matches!(
             step.object.description.kind,

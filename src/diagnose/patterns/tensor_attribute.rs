@@ -15,14 +15,8 @@ use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::callback::steps_from;
 use crate::diagnose::case::{CONTAINERS, Case, CycleStep, short};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::model::words::a;
-
-pub const PATTERN: Pattern = Pattern {
-    name: "tensor-attribute-leads-back",
-    recognise,
-};
 
 /// Attributes of a tensor that are not set by assignment.
 fn is_own(name: &str) -> bool {
@@ -35,7 +29,7 @@ fn has_attribute(step: &CycleStep<'_>) -> bool {
         && matches!(step.name, ReferenceName::Attribute(name) if !is_own(name))
 }
 
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let mut kinds = CONTAINERS.to_vec();
     kinds.push(ObjectKind::Instance);
     if !case.only(&kinds) {

@@ -25,20 +25,14 @@
 use crate::capture::ReferenceName;
 use crate::diagnose::callback::{callback, steps_from};
 use crate::diagnose::case::{Case, CycleStep};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
-
-pub const PATTERN: Pattern = Pattern {
-    name: "tensor-hook-captures-tensor",
-    recognise,
-};
 
 fn is_hooked(step: &CycleStep<'_>) -> bool {
     step.object.is_tensor
         && matches!(step.name, ReferenceName::Attribute(name) if name == "_backward_hooks")
 }
 
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let steps = steps_from(case, is_hooked)?;
     let tensor = steps.first()?;
     let hook = callback(case, &steps)?;

@@ -17,17 +17,11 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, short, spoken};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::graph::LeakNode;
 use crate::model::words::a;
 
-pub const PATTERN: Pattern = Pattern {
-    name: "thread-target",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (position, step) = case.find(|step| {
         step.object.description.kind == ObjectKind::Instance
             && rule(step.object, step.name).is_some()

@@ -24,15 +24,9 @@
 //! References: `torch.fx.GraphModule`, `torch.fx.Graph.owning_module`.
 
 use crate::diagnose::case::Case;
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 
-pub const PATTERN: Pattern = Pattern {
-    name: "traced-graph-module",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     case.steps().find(|step| {
         matches!(
             step.object.description.type_name.as_str(),

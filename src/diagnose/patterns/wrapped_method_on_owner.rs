@@ -23,19 +23,13 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, at, bare_name, is_found_by_name, spoken};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
-
-pub const PATTERN: Pattern = Pattern {
-    name: "wrapped-method-on-owner",
-    recognise,
-};
 
 /// What to do instead of wrapping a method of each object.
 pub(super) const WRAP_IN_CLASS: &str =
     "wrap the function in the class, not the method of each object";
 
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let mut kinds = CONTAINERS.to_vec();
     kinds.extend([
         ObjectKind::Instance,
