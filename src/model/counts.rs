@@ -4,7 +4,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::report::{Advice, Graph, Leak, Occurrence, Origin, Report};
+use super::report::{Leak, Occurrence, Report};
 use super::shared::Shared;
 
 /// What a watch has seen of one leak so far.
@@ -99,26 +99,15 @@ fn counted(leak: &mut Leak) -> Leak {
         count: leak.count,
         frozen: leak.frozen,
         bytes_held: leak.bytes_held,
-        bytes_freed: None,
         objects: leak.objects,
-        cycle: Vec::new(),
         cycle_omitted: leak.cycle_omitted.saturating_add(leak.cycle.len() as u64),
         buffers_omitted: leak
             .buffers_omitted
             .saturating_add(leak.buffers.len() as u64),
-        buffers: Vec::new(),
-        cuts: Vec::new(),
         shared: std::mem::take(&mut leak.shared),
-        advice: Advice::default(),
         traced: leak.traced,
-        origin: Origin::default(),
-        source: None,
-        patch: None,
-        graph: Graph::default(),
-        made_by: None,
-        library: None,
-        known: None,
         occurrences: std::mem::take(&mut leak.occurrences),
+        ..Leak::default()
     }
 }
 

@@ -109,7 +109,7 @@ pub struct Collection {
 
 /// One leak: reference cycles that kept device memory alive for one cause, and all others with the same
 /// signature in the same garbage.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Leak {
@@ -412,7 +412,7 @@ impl std::fmt::Display for Extents {
 }
 
 /// A reference to remove.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(
     feature = "python",

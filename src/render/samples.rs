@@ -44,40 +44,32 @@ pub fn callback() -> Report {
             edge(0, 4, ".__class__", EdgeRole::Other),
         ],
         omitted: 3,
-        omitted_types: vec![],
-        references_omitted: 0,
+        ..Graph::default()
     };
     let leak = Leak {
         signature: "3f8a1c0e9b7d2465".into(),
-        outline: None,
         pattern: Some("closure-captures-owner".into()),
         summary: "AwaitableTensorWithViewCallBack._callback → <lambda>.self → \
                   AwaitableTensorWithViewCallBack"
             .into(),
         count: 1,
-        frozen: 0,
         bytes_held: 64 << 20,
         bytes_freed: Some(64 << 20),
         objects: 2,
         cycle: steps(&graph, &[0, 1]),
-        cycle_omitted: 0,
         buffers: vec![Buffer {
             node: Some(3),
             path: vec!["._tensor_awaitable".into(), "._tensor".into()],
             path_nodes: vec![2, 3],
             ..tensor(64 << 20, &[4096, 4096])
         }],
-        buffers_omitted: 0,
-        shared: vec![],
         cuts: vec![Cut {
             owner: owner.into(),
             edge: "._callback".into(),
             location: at("train/awaitable.py", 31),
-            in_class: None,
-            candidates: Vec::new(),
             proven: true,
-            source: 0,
             target: 1,
+            ..Cut::default()
         }],
         advice: Advice {
             text: "The lambda stored as `_callback` closes over `self`, which stores the lambda: \
@@ -90,14 +82,7 @@ pub fn callback() -> Report {
             ),
         },
         graph,
-        made_by: None,
-        library: None,
-        known: None,
-        traced: false,
-        origin: Default::default(),
-        source: None,
-        patch: None,
-        occurrences: vec![],
+        ..Leak::default()
     };
     report(vec![leak], 9)
 }
@@ -211,22 +196,16 @@ fn linked_nodes() -> Leak {
             edge(0, 2, ".weight", EdgeRole::Path),
             edge(1, 3, ".storage", EdgeRole::Path),
         ],
-        omitted: 0,
-        omitted_types: vec![],
-        references_omitted: 0,
+        ..Graph::default()
     };
     Leak {
         signature: "00c0ffee00c0ffee".into(),
-        outline: None,
         pattern: Some("both-ways".into()),
         summary: "Node.next → Node.previous → Node".into(),
         count: 3,
-        frozen: 0,
         bytes_held: 3 * ((1 << 30) + 512),
-        bytes_freed: None,
         objects: 6,
         cycle: steps(&graph, &[0, 1]),
-        cycle_omitted: 0,
         buffers: vec![
             Buffer {
                 node: Some(2),
@@ -248,16 +227,13 @@ fn linked_nodes() -> Leak {
             },
         ],
         buffers_omitted: 4,
-        shared: vec![],
         cuts: vec![Cut {
             owner: "Node object".into(),
             edge: ".previous".into(),
             location: at("model.py", 7),
-            in_class: None,
-            candidates: Vec::new(),
             proven: true,
             source: 1,
-            target: 0,
+            ..Cut::default()
         }],
         advice: Advice {
             text: "Keep a weak reference in the direction that does not own.".into(),
@@ -265,14 +241,7 @@ fn linked_nodes() -> Leak {
             after: Some("self.previous = weakref.ref(previous)".into()),
         },
         graph,
-        made_by: None,
-        library: None,
-        known: None,
-        traced: false,
-        origin: Default::default(),
-        source: None,
-        patch: None,
-        occurrences: vec![],
+        ..Leak::default()
     }
 }
 
@@ -301,22 +270,16 @@ fn exception() -> Leak {
             edge(2, 3, "local 'batch'", EdgeRole::Path),
             edge(3, 4, "['images']", EdgeRole::Path),
         ],
-        omitted: 0,
-        omitted_types: vec![],
-        references_omitted: 0,
+        ..Graph::default()
     };
     Leak {
         signature: "badc0de5badc0de5".into(),
-        outline: None,
-        pattern: None,
         summary: "RuntimeError.__traceback__ → traceback.tb_frame → run_batch local 'error'".into(),
         count: 1,
-        frozen: 0,
         bytes_held: 12 << 20,
         bytes_freed: Some(200 << 20),
         objects: 3,
         cycle: steps(&graph, &[0, 1, 2]),
-        cycle_omitted: 0,
         buffers: vec![Buffer {
             node: Some(4),
             from_step: 2,
@@ -324,31 +287,19 @@ fn exception() -> Leak {
             path_nodes: vec![3, 4],
             ..tensor(12 << 20, &[16, 3, 256, 256])
         }],
-        buffers_omitted: 0,
-        shared: vec![],
         cuts: vec![Cut {
             owner: "frame of run_batch".into(),
             edge: "local 'error'".into(),
             location: at("evaluate.py", 44),
-            in_class: None,
-            candidates: Vec::new(),
-            proven: false,
             source: 2,
-            target: 0,
+            ..Cut::default()
         }],
         advice: Advice {
             text: "The frame keeps the exception it caught in `error`.".into(),
             ..Advice::default()
         },
         graph,
-        made_by: None,
-        library: None,
-        known: None,
-        traced: false,
-        origin: Default::default(),
-        source: None,
-        patch: None,
-        occurrences: vec![],
+        ..Leak::default()
     }
 }
 
@@ -372,18 +323,13 @@ pub fn million_ring() -> Report {
         nodes,
         edges,
         omitted: 999_992,
-        omitted_types: vec![],
-        references_omitted: 0,
+        ..Graph::default()
     };
     let leak = Leak {
         signature: "1000000000000001".into(),
-        outline: None,
-        pattern: None,
         summary: "Link.next → Link.next → … → Link".into(),
         count: 1,
-        frozen: 0,
         bytes_held: 2 << 20,
-        bytes_freed: None,
         objects: 1_000_000,
         cycle: steps(&graph, &[0, 1, 2, 3, 4, 5, 6, 7]),
         cycle_omitted: 999_992,
@@ -394,19 +340,8 @@ pub fn million_ring() -> Report {
             path_nodes: vec![count],
             ..tensor(2 << 20, &[1024, 512])
         }],
-        buffers_omitted: 0,
-        shared: vec![],
-        cuts: vec![],
-        advice: Advice::default(),
         graph,
-        made_by: None,
-        library: None,
-        known: None,
-        traced: false,
-        origin: Default::default(),
-        source: None,
-        patch: None,
-        occurrences: vec![],
+        ..Leak::default()
     };
     report(vec![leak], 1_000_000)
 }
