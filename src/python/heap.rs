@@ -8,7 +8,7 @@ use pyo3::types::{IntoPyDict, PyDict};
 
 use super::off;
 use super::state::state;
-use super::values::{class, no_attribute};
+use super::values::{class, no_attribute, shown};
 use crate::model::diff::Diff;
 use crate::model::heap::{Buffer, By, Heap, Row, Table};
 use crate::model::human_bytes;
@@ -179,15 +179,8 @@ class! {
     }
 }
 
-#[pymethods]
-impl Row {
-    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
-        Err(no_attribute(slf, name))
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<HeapRow {}: {}>", self.name, human_bytes(self.bytes()))
-    }
+shown! {
+    Row(it) => format!("<HeapRow {}: {}>", it.name, human_bytes(it.bytes()));
 }
 
 class! {

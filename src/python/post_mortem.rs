@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 use super::report::CycleReport;
 use super::selection;
 use super::state::state;
-use super::values::no_attribute;
+use super::values::{no_attribute, shown};
 use crate::analysis::{MemoryInUse, Pieces};
 use crate::diagnose::segments::{Segment, count, would_fit, would_fit_beside};
 use crate::diagnose::verdict::{Needs, judge};
@@ -339,15 +339,8 @@ impl PostMortem {
     }
 }
 
-#[pymethods]
-impl Finding {
-    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
-        Err(no_attribute(slf, name))
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<Finding {}>", self.what)
-    }
+shown! {
+    Finding(it) => format!("<Finding {}>", it.what);
 }
 
 #[pymethods]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use super::values::{class, no_attribute};
+use super::values::{class, no_attribute, shown};
 use crate::capture::is_library_file;
 use crate::graph::hide_unless_code;
 use crate::model::counts::LeakTally;
@@ -435,99 +435,19 @@ class! {
     }
 }
 
-#[pymethods]
-impl Step {
-    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
-        Err(no_attribute(slf, name))
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<Step {} {}>", self.label, self.edge)
-    }
-}
-
-#[pymethods]
-impl Buffer {
-    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
-        Err(no_attribute(slf, name))
-    }
-
-    fn __repr__(&self) -> String {
-        format!(
-            "<Buffer {} {} on {} at {:#x}>",
-            self.type_name,
-            human_bytes(self.bytes),
-            self.device,
-            self.pointer
-        )
-    }
-}
-
-#[pymethods]
-impl Cut {
-    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
-        Err(no_attribute(slf, name))
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<Cut {}{}>", self.owner, self.edge)
-    }
-}
-
-#[pymethods]
-impl Library {
-    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
-        Err(no_attribute(slf, name))
-    }
-
-    fn __repr__(&self) -> String {
-        match &self.version {
-            Some(version) => format!("<Library {} {version}>", self.name),
-            None => format!("<Library {}>", self.name),
-        }
-    }
-}
-
-#[pymethods]
-impl SourceLines {
-    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
-        Err(no_attribute(slf, name))
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<SourceLines {}:{}>", self.file, self.marked)
-    }
-}
-
-#[pymethods]
-impl Patch {
-    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
-        Err(no_attribute(slf, name))
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<Patch {}:{}>", self.file, self.line)
-    }
-}
-
-#[pymethods]
-impl LineEdit {
-    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
-        Err(no_attribute(slf, name))
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<LineEdit {}: {} removed>", self.line, self.removed)
-    }
-}
-
-#[pymethods]
-impl Known {
-    fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
-        Err(no_attribute(slf, name))
-    }
-
-    fn __repr__(&self) -> String {
-        format!("<Known {}>", self.name)
-    }
+shown! {
+    Step(it) => format!("<Step {} {}>", it.label, it.edge);
+    Buffer(it) => {
+        let bytes = human_bytes(it.bytes);
+        format!("<Buffer {} {bytes} on {} at {:#x}>", it.type_name, it.device, it.pointer)
+    };
+    Cut(it) => format!("<Cut {}{}>", it.owner, it.edge);
+    Library(it) => match &it.version {
+        Some(version) => format!("<Library {} {version}>", it.name),
+        None => format!("<Library {}>", it.name),
+    };
+    SourceLines(it) => format!("<SourceLines {}:{}>", it.file, it.marked);
+    Patch(it) => format!("<Patch {}:{}>", it.file, it.line);
+    LineEdit(it) => format!("<LineEdit {}: {} removed>", it.line, it.removed);
+    Known(it) => format!("<Known {}>", it.name);
 }

@@ -32,6 +32,24 @@ macro_rules! class {
 }
 pub(super) use class;
 
+/// What an object is in a few words, of classes whose fields `get_all` shows.
+macro_rules! shown {
+    ($($class:ident($it:ident) => $text:expr;)+) => {$(
+        #[pymethods]
+        impl $class {
+            fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
+                Err($crate::python::values::no_attribute(slf, name))
+            }
+
+            fn __repr__(&self) -> String {
+                let $it = self;
+                $text
+            }
+        }
+    )+};
+}
+pub(super) use shown;
+
 /// An `AttributeError` that says which attribute may have been meant.
 pub(super) fn no_attribute<T>(object: &Bound<'_, T>, name: &str) -> PyErr {
     let py = object.py();
@@ -40,15 +58,26 @@ pub(super) fn no_attribute<T>(object: &Bound<'_, T>, name: &str) -> PyErr {
         .map_or_else(|error| error, PyErr::from_value)
 }
 
-/// `file:line`.
-impl<'py> IntoPyObject<'py> for Location {
-    type Target = PyString;
-    type Output = Bound<'py, PyString>;
-    type Error = Infallible;
+/// What is a string in Python.
+macro_rules! text {
+    ($($class:ident($it:ident) => $text:expr;)+) => {$(
+        impl<'py> IntoPyObject<'py> for $class {
+            type Target = PyString;
+            type Output = Bound<'py, PyString>;
+            type Error = Infallible;
 
-    fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
-        Ok(PyString::new(py, &self.to_string()))
-    }
+            fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
+                let $it = self;
+                Ok(PyString::new(py, $text))
+            }
+        }
+    )+};
+}
+
+text! {
+    Location(it) => &it.to_string();
+    Category(it) => it.words();
+    RootKind(it) => it.name();
 }
 
 impl<'py> IntoPyObject<'py> for Extents {
@@ -58,26 +87,6 @@ impl<'py> IntoPyObject<'py> for Extents {
 
     fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
         PyTuple::new(py, self.0)
-    }
-}
-
-impl<'py> IntoPyObject<'py> for Category {
-    type Target = PyString;
-    type Output = Bound<'py, PyString>;
-    type Error = Infallible;
-
-    fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
-        Ok(PyString::new(py, self.words()))
-    }
-}
-
-impl<'py> IntoPyObject<'py> for RootKind {
-    type Target = PyString;
-    type Output = Bound<'py, PyString>;
-    type Error = Infallible;
-
-    fn into_pyobject(self, py: Python<'py>) -> Result<Self::Output, Self::Error> {
-        Ok(PyString::new(py, self.name()))
     }
 }
 
