@@ -66,97 +66,38 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 fn add_types(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<CycleReport>()?;
-    module.add_class::<report::Leak>()?;
-    module.add_class::<Buffer>()?;
-    module.add_class::<Cut>()?;
-    module.add_class::<Known>()?;
-    module.add_class::<Library>()?;
-    module.add_class::<LineEdit>()?;
-    module.add_class::<Patch>()?;
-    module.add_class::<SourceLines>()?;
-    module.add_class::<Step>()?;
-    module.add_class::<Shared>()?;
-    module.add_class::<LeakTally>()?;
-    module.add_class::<Rank>()?;
-    module.add_class::<Heap>()?;
-    module.add_class::<HeapBuffer>()?;
-    module.add_class::<Row>()?;
-    module.add_class::<Table>()?;
-    module.add_class::<Diff>()?;
-    module.add_class::<Retention>()?;
-    module.add_class::<Keeper>()?;
-    module.add_class::<Path>()?;
-    module.add_class::<Growth>()?;
-    module.add_class::<GrowthReport>()?;
-    module.add_class::<live::GrowthWatch>()?;
-    module.add_class::<DeviceMemory>()?;
-    module.add_class::<MemoryRow>()?;
-    module.add_class::<MemoryHolder>()?;
-    module.add_class::<PostMortem>()?;
-    module.add_class::<Finding>()?;
-    module.add_class::<Numbers>()?;
-    module.add_class::<post_mortem::Examination>()
+    macro_rules! classes {
+        ($($class:ty,)+) => { $(module.add_class::<$class>()?;)+ };
+    }
+    classes! {
+        CycleReport, report::Leak, Buffer, Cut, Known, Library, LineEdit, Patch, SourceLines, Step,
+        Shared, LeakTally, Rank, Heap, HeapBuffer, Row, Table, Diff, Retention, Keeper, Path,
+        Growth, GrowthReport, live::GrowthWatch, DeviceMemory, MemoryRow, MemoryHolder, PostMortem,
+        Finding, Numbers, post_mortem::Examination,
+    }
+    Ok(())
 }
 
 fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_function(wrap_pyfunction!(attach::attached_cycles, module)?)?;
-    module.add_function(wrap_pyfunction!(attach::attached_heap, module)?)?;
-    module.add_function(wrap_pyfunction!(attach::attached_why, module)?)?;
-    module.add_function(wrap_pyfunction!(device_memory::device_memory, module)?)?;
-    module.add_function(wrap_pyfunction!(heap::framed, module)?)?;
-    module.add_function(wrap_pyfunction!(heap::heap, module)?)?;
-    module.add_function(wrap_pyfunction!(live::is_backward_running, module)?)?;
-    module.add_function(wrap_pyfunction!(pending::call_in_main_thread, module)?)?;
-    module.add_function(wrap_pyfunction!(post_mortem::memory_in_use, module)?)?;
-    module.add_function(wrap_pyfunction!(retention::why_alive, module)?)?;
-    module.add_function(wrap_pyfunction!(signals::arm_signal, module)?)?;
-    module.add_function(wrap_pyfunction!(signals::disarm_signal, module)?)?;
-    module.add_function(wrap_pyfunction!(signals::end_by_interrupt, module)?)?;
-    module.add_function(wrap_pyfunction!(signals::ignore, module)?)?;
-    module.add_function(wrap_pyfunction!(signals::next_signal, module)?)?;
-    module.add_function(wrap_pyfunction!(check_devices, module)?)?;
-    module.add_function(wrap_pyfunction!(watches::close, module)?)?;
-    module.add_function(wrap_pyfunction!(cuda_driver_present, module)?)?;
-    module.add_function(wrap_pyfunction!(current_rank, module)?)?;
-    module.add_function(wrap_pyfunction!(device_kinds, module)?)?;
-    module.add_function(wrap_pyfunction!(frameworks::add_device_kind, module)?)?;
-    module.add_function(wrap_pyfunction!(frameworks::register_framework, module)?)?;
-    module.add_function(wrap_pyfunction!(watches::drop_deliveries, module)?)?;
-    module.add_function(wrap_pyfunction!(empty_report, module)?)?;
-    module.add_function(wrap_pyfunction!(epochs::begin_epoch, module)?)?;
-    module.add_function(wrap_pyfunction!(epochs::epochs, module)?)?;
-    module.add_function(wrap_pyfunction!(find, module)?)?;
-    module.add_function(wrap_pyfunction!(epochs::find_new, module)?)?;
-    module.add_function(wrap_pyfunction!(epochs::forget_epochs, module)?)?;
-    module.add_function(wrap_pyfunction!(fix, module)?)?;
-    module.add_function(wrap_pyfunction!(watches::flush, module)?)?;
-    module.add_function(wrap_pyfunction!(is_distributed, module)?)?;
-    module.add_function(wrap_pyfunction!(look, module)?)?;
-    module.add_function(wrap_pyfunction!(derived::merge, module)?)?;
-    module.add_function(wrap_pyfunction!(derived::merge_processes, module)?)?;
-    module.add_function(wrap_pyfunction!(watches::next_delivery, module)?)?;
-    module.add_function(wrap_pyfunction!(pages::patterns, module)?)?;
-    module.add_function(wrap_pyfunction!(redact, module)?)?;
-    module.add_function(wrap_pyfunction!(redacts, module)?)?;
-    module.add_function(wrap_pyfunction!(derived::select, module)?)?;
-    module.add_function(wrap_pyfunction!(shown_name, module)?)?;
-    module.add_function(wrap_pyfunction!(shown_place, module)?)?;
-    module.add_function(wrap_pyfunction!(watches::start_watch, module)?)?;
-    module.add_function(wrap_pyfunction!(watches::stop_watch, module)?)?;
-    module.add_function(wrap_pyfunction!(watches::tallies, module)?)?;
-    module.add_function(wrap_pyfunction!(human_bytes, module)?)?;
-    module.add_function(wrap_pyfunction!(watches::total_bytes, module)?)?;
-    module.add_function(wrap_pyfunction!(unreachable_objects, module)?)?;
-    module.add_function(wrap_pyfunction!(watches::unseen_collections, module)?)?;
-    module.add_function(wrap_pyfunction!(derived::with_allocations, module)?)?;
-    module.add_function(wrap_pyfunction!(derived::with_counts, module)?)?;
-    module.add_function(wrap_pyfunction!(derived::with_occurrences, module)?)?;
-    module.add_function(wrap_pyfunction!(watches::change_watch, module)?)?;
-    module.add_function(wrap_pyfunction!(pages::explanations, module)?)?;
-    module.add_function(wrap_pyfunction!(derived::ignored, module)?)?;
-    module.add_function(wrap_pyfunction!(pages::known_leaks, module)?)?;
-    module.add_function(wrap_pyfunction!(derived::without_details, module)?)?;
+    macro_rules! functions {
+        ($($function:path,)+) => { $(module.add_function(wrap_pyfunction!($function, module)?)?;)+ };
+    }
+    functions! {
+        attach::attached_cycles, attach::attached_heap, attach::attached_why,
+        device_memory::device_memory, heap::framed, heap::heap, live::is_backward_running,
+        pending::call_in_main_thread, post_mortem::memory_in_use, retention::why_alive,
+        signals::arm_signal, signals::disarm_signal, signals::end_by_interrupt, signals::ignore,
+        signals::next_signal, check_devices, watches::close, cuda_driver_present, current_rank,
+        device_kinds, frameworks::add_device_kind, frameworks::register_framework,
+        watches::drop_deliveries, empty_report, epochs::begin_epoch, epochs::epochs, find,
+        epochs::find_new, epochs::forget_epochs, fix, watches::flush, is_distributed, look,
+        derived::merge, derived::merge_processes, watches::next_delivery, pages::patterns, redact,
+        redacts, derived::select, shown_name, shown_place, watches::start_watch,
+        watches::stop_watch, watches::tallies, human_bytes, watches::total_bytes,
+        unreachable_objects, watches::unseen_collections, derived::with_allocations,
+        derived::with_counts, derived::with_occurrences, watches::change_watch, pages::explanations,
+        derived::ignored, pages::known_leaks, derived::without_details,
+    }
     Ok(())
 }
 
