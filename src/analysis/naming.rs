@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
 use super::live::{Extra, Live, Root};
-use crate::capture::{Classes, Description, ReferenceName, Standing, WeakReferences, describe};
+use crate::capture::{Classes, Description, ReferenceName, describe};
 use crate::cpython::read::{printable, referents};
 use crate::cpython::{Descriptor, ObjectKind, class_items, dict_items, text_of};
 use crate::device::{ArrayReference, Frameworks};
@@ -91,7 +91,7 @@ impl<'a, 'py> Naming<'a, 'py> {
                         inspector.kind(&object),
                         &object,
                     ),
-                    None => blank(ObjectKind::Instance, String::new()),
+                    None => Description::blank(ObjectKind::Instance, String::new()),
                 },
             };
             if let Some(object) = live.object(node)
@@ -147,7 +147,7 @@ impl<'a, 'py> Naming<'a, 'py> {
             let description = self.descriptions.get(&node).cloned();
             let here = chain.add_node(LeakNode {
                 description: description
-                    .unwrap_or_else(|| blank(ObjectKind::Instance, String::new())),
+                    .unwrap_or_else(|| Description::blank(ObjectKind::Instance, String::new())),
                 object: Some(node),
                 is_buffer: false,
                 is_tensor: false,
@@ -442,28 +442,11 @@ fn hide(root: &mut NamedRoot) {
 
 fn describe_frame(live: &Live<'_>, index: usize) -> Description {
     let frame = &live.frames[index];
-    let mut description = blank(ObjectKind::Frame, format!("frame of {}", frame.function));
+    let mut description =
+        Description::blank(ObjectKind::Frame, format!("frame of {}", frame.function));
     description.type_name = "frame".to_owned();
     description.place.clone_from(&frame.place);
     description
-}
-
-fn blank(kind: ObjectKind, label: String) -> Description {
-    Description {
-        kind,
-        type_name: String::new(),
-        label,
-        place: None,
-        unplaced_class: None,
-        weak_references: WeakReferences::Never,
-        frozen: false,
-        own_setattr: false,
-        standing: Standing::default(),
-        wraps: false,
-        free_variables: Vec::new(),
-        default_arguments: Vec::new(),
-        details: Vec::new(),
-    }
 }
 
 impl Inspector {

@@ -156,6 +156,27 @@ pub struct Description {
     pub details: Vec<(String, String)>,
 }
 
+impl Description {
+    /// An object of which no more is known.
+    pub(crate) fn blank(kind: ObjectKind, label: String) -> Self {
+        Self {
+            kind,
+            type_name: String::new(),
+            label,
+            place: None,
+            unplaced_class: None,
+            weak_references: WeakReferences::Never,
+            frozen: false,
+            own_setattr: false,
+            standing: Standing::default(),
+            wraps: false,
+            free_variables: Vec::new(),
+            default_arguments: Vec::new(),
+            details: Vec::new(),
+        }
+    }
+}
+
 /// The name of a reference from one object to another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ReferenceName {

@@ -77,26 +77,17 @@ mod tests {
     use std::rc::Rc;
 
     use super::Diagnoses;
-    use crate::capture::{Description, ReferenceName, Standing, WeakReferences};
+    use crate::capture::{Description, ReferenceName, WeakReferences};
     use crate::cpython::ObjectKind;
     use crate::graph::{LeakEdge, LeakGraph, LeakNode};
 
     fn pair(first: &str, label: &str, address: &str) -> LeakGraph {
         let node = |label: &str, is_buffer| LeakNode {
             description: Description {
-                kind: ObjectKind::Instance,
                 type_name: "Node".to_owned(),
-                label: label.to_owned(),
-                place: None,
-                unplaced_class: None,
                 weak_references: WeakReferences::Taken,
-                frozen: false,
-                own_setattr: false,
-                standing: Standing::default(),
-                wraps: false,
-                free_variables: Vec::new(),
-                default_arguments: Vec::new(),
                 details: vec![("address".to_owned(), address.to_owned())],
+                ..Description::blank(ObjectKind::Instance, label.to_owned())
             },
             object: Some(0),
             is_buffer,

@@ -229,7 +229,7 @@ fn normal(name: &ReferenceName) -> String {
 #[cfg(test)]
 mod tests {
     use super::{file_name, normal, signature, within, without_generated};
-    use crate::capture::{Description, ReferenceName, Standing, WeakReferences};
+    use crate::capture::{Description, ReferenceName, WeakReferences};
     use crate::cpython::ObjectKind;
     use crate::graph::{Cycle, LeakEdge, LeakGraph, LeakNode};
 
@@ -241,19 +241,10 @@ mod tests {
             .map(|(type_name, in_file)| {
                 graph.add_node(LeakNode {
                     description: Description {
-                        kind: ObjectKind::Instance,
                         type_name: (*type_name).to_owned(),
-                        label: (*type_name).to_owned(),
-                        place: None,
                         unplaced_class: Some((*in_file).to_owned()),
                         weak_references: WeakReferences::Taken,
-                        frozen: false,
-                        own_setattr: false,
-                        standing: Standing::default(),
-                        wraps: false,
-                        free_variables: Vec::new(),
-                        default_arguments: Vec::new(),
-                        details: Vec::new(),
+                        ..Description::blank(ObjectKind::Instance, (*type_name).to_owned())
                     },
                     object: Some(0),
                     is_buffer: false,

@@ -2,7 +2,7 @@
 
 use petgraph::stable_graph::StableDiGraph;
 
-use crate::capture::{Description, ReferenceName, Standing, WeakReferences, is_library_file};
+use crate::capture::{Description, ReferenceName, is_library_file};
 use crate::cpython::ObjectKind;
 
 /// The described objects of one group of cycles and the named references between them.
@@ -29,21 +29,10 @@ impl LeakNode {
     /// What stands for so many objects that are left out.
     pub fn gap(omitted: u64) -> Self {
         Self {
-            description: Description {
-                kind: ObjectKind::Instance,
-                type_name: String::new(),
-                label: format!("… {omitted} more objects …"),
-                place: None,
-                unplaced_class: None,
-                free_variables: Vec::new(),
-                default_arguments: Vec::new(),
-                weak_references: WeakReferences::Never,
-                frozen: false,
-                own_setattr: false,
-                standing: Standing::default(),
-                wraps: false,
-                details: Vec::new(),
-            },
+            description: Description::blank(
+                ObjectKind::Instance,
+                format!("… {omitted} more objects …"),
+            ),
             object: None,
             is_buffer: false,
             is_tensor: false,

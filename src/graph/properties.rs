@@ -11,9 +11,7 @@ use super::{
     Code, Cycle, LeakEdge, LeakGraph, LeakNode, LibrarysPart, Way, find_causes, find_groups,
     first_cycle, fold, paths_to_buffers,
 };
-use crate::capture::{
-    Description, ReferenceName, Snapshot, SnapshotObject, Standing, WeakReferences,
-};
+use crate::capture::{Description, ReferenceName, Snapshot, SnapshotObject, WeakReferences};
 use crate::cpython::ObjectKind;
 
 /// A graph of few nodes: its edges, and which nodes are buffers.
@@ -99,19 +97,9 @@ fn small() -> impl Strategy<Value = Small> {
 fn node(number: usize, kind: ObjectKind, is_buffer: bool) -> LeakNode {
     LeakNode {
         description: Description {
-            kind,
-            type_name: String::new(),
-            label: number.to_string(),
-            place: None,
-            unplaced_class: None,
             weak_references: WeakReferences::Taken,
-            frozen: false,
-            own_setattr: false,
-            standing: Standing::default(),
-            wraps: false,
             free_variables: vec!["x".to_owned()],
-            default_arguments: Vec::new(),
-            details: Vec::new(),
+            ..Description::blank(kind, number.to_string())
         },
         object: Some(number as u32),
         is_buffer,
