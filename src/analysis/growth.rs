@@ -17,56 +17,54 @@ use crate::graph::ShortestPaths;
 const PARTS: usize = 16;
 
 impl Inspector {
+    /// Looks at the live heap for what grows.
+    pub(super) fn look_for_growth<'py, R>(
+        &self,
+        py: Python<'py>,
+        depth: Depth,
+        work: impl FnOnce(&Look<'_, 'py>) -> R,
+    ) -> PyResult<R> {
+        let mut live = Live::take(self, py, None, depth)?;
+        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
+        let ways = live.paths_with_loops(self);
+        Ok(work(&Look::new(self, &frameworks, &live, ways)))
+    }
+
     /// Who keeps the members of each of some groups, as [`Look::diagnose`] says; nobody if only C++ holds them, such as
     /// an autograd graph.
-    ///
-    /// # Errors
-    /// As [`Inspector::heap`].
     pub fn diagnose(
         &self,
         py: Python<'_>,
         groups: &[Grouping],
     ) -> PyResult<Vec<(Vec<Diagnosis>, Vec<Kept>)>> {
-        let mut live = Live::take(self, py, None, Depth::Graphs)?;
-        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let ways = live.paths_with_loops(self);
-        let look = Look::new(self, &frameworks, &live, ways);
-        Ok(groups.iter().map(|it| look.diagnose(it)).collect())
+        self.look_for_growth(py, Depth::Graphs, |look| {
+            groups.iter().map(|it| look.diagnose(it)).collect()
+        })
     }
 
     /// What is said of tensors that have become longer; `None` for what has gone or has no name.
-    ///
-    /// # Errors
-    /// As [`Inspector::heap`].
     pub fn diagnose_longer(
         &self,
         py: Python<'_>,
         tensors: &[Name],
     ) -> PyResult<Vec<Option<Diagnosis>>> {
-        let mut live = Live::take(self, py, None, Depth::Graphs)?;
-        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let ways = live.paths_with_loops(self);
-        let look = Look::new(self, &frameworks, &live, ways);
-        Ok(tensors.iter().map(|&it| look.diagnose_longer(it)).collect())
+        self.look_for_growth(py, Depth::Graphs, |look| {
+            tensors.iter().map(|&it| look.diagnose_longer(it)).collect()
+        })
     }
 
     /// What is said of containers of arrays, each with these; `None` for what has gone.
-    ///
-    /// # Errors
-    /// As [`Inspector::heap`].
     pub fn diagnose_arrays(
         &self,
         py: Python<'_>,
         containers: &[(usize, Arrays)],
     ) -> PyResult<Vec<Option<Diagnosis>>> {
-        let mut live = Live::take(self, py, None, Depth::Graphs)?;
-        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let ways = live.paths_with_loops(self);
-        let look = Look::new(self, &frameworks, &live, ways);
-        let found = containers.iter();
-        Ok(found
-            .map(|(at, arrays)| look.diagnose_arrays(*at, arrays))
-            .collect())
+        self.look_for_growth(py, Depth::Graphs, |look| {
+            let found = containers.iter();
+            found
+                .map(|(at, arrays)| look.diagnose_arrays(*at, arrays))
+                .collect()
+        })
     }
 
     /// The arrays that a container holds, directly or in tuples, lists and dictionaries of its own.
@@ -116,19 +114,13 @@ impl Inspector {
     /// `roots` are tensors with graphs, the likeliest last, each with whether it may be a state: one of its shape was
     /// there at the last sample and younger functions led to it directly. `mark` is the number of the first function
     /// that is younger than that sample.
-    ///
-    /// # Errors
-    /// As [`Inspector::heap`].
     pub fn diagnose_state(
         &self,
         py: Python<'_>,
         roots: &[(Name, bool)],
         mark: u64,
     ) -> PyResult<Option<Diagnosis>> {
-        let mut live = Live::take(self, py, None, Depth::Graphs)?;
-        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let ways = live.paths_with_loops(self);
-        Ok(Look::new(self, &frameworks, &live, ways).diagnose_state(roots, mark))
+        self.look_for_growth(py, Depth::Graphs, |look| look.diagnose_state(roots, mark))
     }
 
     /// Where the program has each of some tensors, given by its address with that of the object whose

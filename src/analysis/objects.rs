@@ -7,9 +7,8 @@ use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
-use super::busy::busy;
 use super::grown::{Diagnosis, Look, SEARCHED};
-use super::live::{Depth, Live, Root};
+use super::live::{Depth, Root};
 use crate::cpython::instances::attributes;
 use crate::cpython::read::referents;
 use crate::cpython::sizes::Sizes;
@@ -69,38 +68,28 @@ pub(super) struct LookedAt {
 
 impl Inspector {
     /// What keeps the objects of each of some types, those that keep most memory first.
-    ///
-    /// # Errors
-    /// As [`Inspector::heap`].
     pub(super) fn diagnose_objects(
         &self,
         py: Python<'_>,
         groups: &[Grouped],
     ) -> PyResult<Vec<LookedAt>> {
-        let mut live = Live::take(self, py, None, Depth::Gradients)?;
-        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let ways = live.paths_with_loops(self);
-        let look = Look::new(self, &frameworks, &live, ways);
-        let sizes = Sizes::new(py, &self.builtins)?;
-        let found = groups.iter();
-        Ok(found.map(|it| look.diagnose_objects(it, &sizes)).collect())
+        self.look_for_growth(py, Depth::Gradients, |look| {
+            let sizes = Sizes::new(py, &self.builtins)?;
+            let found = groups.iter();
+            Ok(found.map(|it| look.diagnose_objects(it, &sizes)).collect())
+        })?
     }
 
     /// What is said of containers of strings and numbers; `None` for what has gone, has no name or is bounded.
-    ///
-    /// # Errors
-    /// As [`Inspector::heap`].
     pub(super) fn diagnose_atoms(
         &self,
         py: Python<'_>,
         containers: &[usize],
     ) -> PyResult<Vec<Option<Diagnosis>>> {
-        let mut live = Live::take(self, py, None, Depth::Gradients)?;
-        let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
-        let ways = live.paths_with_loops(self);
-        let look = Look::new(self, &frameworks, &live, ways);
-        let found = containers.iter();
-        Ok(found.map(|&at| look.diagnose_atoms(at)).collect())
+        self.look_for_growth(py, Depth::Gradients, |look| {
+            let found = containers.iter();
+            found.map(|&at| look.diagnose_atoms(at)).collect()
+        })
     }
 
     /// How many objects that the collector does not track only a container keeps, directly or in tuples and
