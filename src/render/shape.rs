@@ -17,6 +17,7 @@ pub const TITLE: usize = 1000;
 const TYPES: usize = 2;
 
 /// One box: an object, or one that stands for several.
+#[derive(Default)]
 pub struct Shape {
     /// Index of the object in [`crate::model::report::Graph::nodes`].
     pub node: Option<u32>,
@@ -36,12 +37,13 @@ pub struct Shape {
 }
 
 /// How a box is drawn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ShapeKind {
     Object(NodeKind),
     /// Stands for the middle of a long cycle.
     Gap,
     /// Stands for what is not drawn around a box.
+    #[default]
     More,
     /// Stands for objects of one type.
     Cluster,
@@ -59,15 +61,12 @@ impl Shape {
             None => Self {
                 node: step.node,
                 kind: ShapeKind::Object(NodeKind::Object),
-                name: vec![],
                 note: step
                     .location
                     .as_ref()
                     .map(|at| name(&short_location(at), LINE)),
-                size: None,
                 title: title(&step.label, &step.type_name, step.location.as_ref(), None),
-                hidden: vec![],
-                opens: None,
+                ..Self::default()
             },
         };
         shape.name = wrapped(&step.label);
@@ -92,22 +91,18 @@ impl Shape {
             note: note.map(|note| name(&note, LINE)),
             size: buffer.map(|buffer| human_bytes(buffer.bytes)),
             title: title(&node.label, &node.type_name, node.location.as_ref(), buffer),
-            hidden: vec![],
-            opens: None,
+            ..Self::default()
         }
     }
 
     /// An object of which only this is known.
     pub fn of_object(label: &str, ty: &str, location: Option<&Location>, kind: NodeKind) -> Self {
         Self {
-            node: None,
             kind: ShapeKind::Object(kind),
             name: wrapped(label),
             note: location.map(|at| name(&short_location(at), LINE)),
-            size: None,
             title: title(label, ty, location, None),
-            hidden: vec![],
-            opens: None,
+            ..Self::default()
         }
     }
 
@@ -115,14 +110,10 @@ impl Shape {
     pub fn gap(omitted: u64, of: &str) -> Self {
         let text = counted(omitted, "more object", "more objects");
         Self {
-            node: None,
             kind: ShapeKind::Gap,
             name: vec![format!("⋮ {text}")],
-            note: None,
-            size: None,
             title: format!("{text} of {of}"),
-            hidden: vec![],
-            opens: None,
+            ..Self::default()
         }
     }
 
@@ -166,7 +157,6 @@ impl Shape {
             count => format!("{} ", grouped_of(count)),
         };
         Self {
-            node: None,
             kind,
             name: vec![format!("{more}{count}{what}")],
             note: rest.what.as_ref().map(|what| name(what, LINE)),
@@ -176,21 +166,17 @@ impl Shape {
                 counted(rest.count, "buffer", "buffers")
             ),
             hidden: rest.nodes.clone(),
-            opens: None,
+            ..Self::default()
         }
     }
 
     /// An object of the interpreter's own that a reference passes.
     pub fn of_hop(hop: &Hop) -> Self {
         Self {
-            node: None,
             kind: ShapeKind::Object(NodeKind::Plumbing),
             name: wrapped(&hop.label),
-            note: None,
-            size: None,
             title: name(&hop.label, TITLE),
-            hidden: vec![],
-            opens: None,
+            ..Self::default()
         }
     }
 
@@ -224,7 +210,6 @@ impl Shape {
             _ => (counted(count, "object", "objects"), some_types(&types)),
         };
         Self {
-            node: None,
             kind: ShapeKind::Cluster,
             name: vec![name(&name_line, LINE)],
             note: note.map(|note| name(&note, LINE)),
@@ -232,6 +217,7 @@ impl Shape {
             title: format!("{}{}", counted(count, "object", "objects"), listed(&types)),
             hidden,
             opens: Some(format!("all-{number}")),
+            ..Self::default()
         }
     }
 
@@ -249,14 +235,11 @@ impl Shape {
         };
         let objects = counted(count, "object", "objects");
         Self {
-            node: None,
             kind: ShapeKind::More,
             name: vec![text],
             note: note.map(|note| name(&note, LINE)),
-            size: None,
             title: format!("{objects} not drawn here{}", listed(types)),
-            hidden: vec![],
-            opens: None,
+            ..Self::default()
         }
     }
 }
