@@ -3,6 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
+use super::boxes::Link;
+use super::shape::{LABEL, Shape};
+use crate::model::words::{grouped, name};
+
 /// A line of a drawing: from which box to which, and how it looks.
 pub type Line = (usize, usize, String);
 
@@ -34,6 +38,45 @@ fn firsts<T: Eq + Hash>(items: impl Iterator<Item = T>) -> Vec<usize> {
     let mut places = HashMap::new();
     let place = |(index, item)| *places.entry(item).or_insert(index);
     items.enumerate().map(place).collect()
+}
+
+/// Says in the label of each line how many it stands for.
+pub fn number(links: &mut [Link], counts: &[u64]) {
+    for (link, &count) in links.iter_mut().zip(counts) {
+        if count > 1 && !link.label.is_empty() {
+            let times = format!(" × {}", grouped(count));
+            link.label = name(&link.label, LABEL.saturating_sub(times.len())) + &times;
+        }
+    }
+}
+
+/// Says in each box how many have it as their first; which boxes are their own.
+pub fn count(boxes: &mut [Shape], first: &[usize]) -> Vec<bool> {
+    for (index, shape) in boxes.iter_mut().enumerate() {
+        let count = first.iter().filter(|&&one| one == index).count();
+        if let (2.., Some(line)) = (count, shape.name.first_mut()) {
+            *line = format!("{} × {line}", grouped(count as u64));
+        }
+    }
+    (0..first.len()).map(|it| first[it] == it).collect()
+}
+
+/// Drops the boxes that do not stay, which no line joins any more; where each box is then.
+pub fn keep(boxes: &mut Vec<Shape>, links: &mut [Link], stays: &[bool]) -> Vec<usize> {
+    let places: Vec<usize> = stays
+        .iter()
+        .scan(0, |next, &stays| {
+            let at = *next;
+            *next += usize::from(stays);
+            Some(at)
+        })
+        .collect();
+    let mut each = stays.iter();
+    boxes.retain(|_| each.next() == Some(&true));
+    for link in links {
+        (link.from, link.to) = (places[link.from], places[link.to]);
+    }
+    places
 }
 
 #[cfg(test)]

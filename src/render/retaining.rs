@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use super::alike::{Line, alike};
+use super::alike::{Line, alike, count, keep, number};
 use super::boxes::Link;
 use super::canvas::{Canvas, Drawing, LABEL_HEIGHT, box_size, label_width, weight};
 use super::column;
@@ -15,7 +15,7 @@ use super::route::{Route, across};
 use super::shape::{LABEL, Shape, ShapeKind, TITLE};
 use crate::model::report::{EdgeRole, NodeKind};
 use crate::model::retention::{Path, Retention, RootKind};
-use crate::model::words::{counted, grouped, human_bytes, name, without_numbers};
+use crate::model::words::{counted, human_bytes, name, without_numbers};
 
 /// With more boxes a drawing is no help.
 const BOXES: usize = 48;
@@ -305,22 +305,10 @@ impl Plan {
 
     /// Drops the boxes that do not stay, which no line joins any more.
     fn keep(&mut self, stays: &[bool]) {
-        let places: Vec<usize> = stays
-            .iter()
-            .scan(0, |next, &stays| {
-                let at = *next;
-                *next += usize::from(stays);
-                Some(at)
-            })
-            .collect();
-        let mut each = stays.iter();
-        self.boxes.retain(|_| each.next() == Some(&true));
+        let places = keep(&mut self.boxes, &mut self.links, stays);
         self.ends.retain(|&it| stays[it]);
         for end in &mut self.ends {
             *end = places[*end];
-        }
-        for link in &mut self.links {
-            (link.from, link.to) = (places[link.from], places[link.to]);
         }
     }
 
@@ -363,20 +351,11 @@ impl Plan {
                 }
             }
         }
-        for (link, &count) in self.links.iter_mut().zip(&counts) {
-            if count > 1 && !link.label.is_empty() {
-                let times = format!(" × {}", grouped(count));
-                link.label = name(&link.label, LABEL.saturating_sub(times.len())) + &times;
-            }
+        number(&mut self.links, &counts);
+        for link in &mut self.links {
             link.title = name(&link.title, TITLE);
         }
-        for (index, shape) in self.boxes.iter_mut().enumerate() {
-            let count = first.iter().filter(|&&it| it == index).count();
-            if let (2.., Some(line)) = (count, shape.name.first_mut()) {
-                *line = format!("{} × {line}", grouped(count as u64));
-            }
-        }
-        let stays: Vec<bool> = (0..first.len()).map(|it| first[it] == it).collect();
+        let stays = count(&mut self.boxes, &first);
         self.keep(&stays);
     }
 

@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 
-use super::alike::{Line, alike};
+use super::alike::{Line, alike, count, keep, number};
 use super::boxes::{Link, Scene};
-use super::shape::{LABEL, Shape, ShapeKind};
+use super::shape::{Shape, ShapeKind};
 use crate::model::report::EdgeRole;
-use crate::model::words::{grouped, name, without_numbers};
+use crate::model::words::without_numbers;
 
 /// So many lines that are neither of the cycle nor on a way to the memory are drawn; of more, only those that join a box
 /// to the others.
@@ -58,12 +58,7 @@ fn merge(scene: &mut Scene) -> Vec<u64> {
         links.push(link);
         counts.push(1);
     }
-    for (link, &count) in links.iter_mut().zip(&counts) {
-        if count > 1 && !link.label.is_empty() {
-            let times = format!(" × {}", grouped(count));
-            link.label = name(&link.label, LABEL.saturating_sub(times.len())) + &times;
-        }
-    }
+    number(&mut links, &counts);
     for (index, &one) in first
         .iter()
         .enumerate()
@@ -72,27 +67,8 @@ fn merge(scene: &mut Scene) -> Vec<u64> {
         let node = scene.boxes[index].node;
         scene.boxes[one].hidden.extend(node);
     }
-    for (index, shape) in scene.boxes.iter_mut().enumerate() {
-        let count = first.iter().filter(|&&one| one == index).count();
-        if let (2.., Some(line)) = (count, shape.name.first_mut()) {
-            *line = format!("{} × {line}", grouped(count as u64));
-        }
-    }
-    let mut place = 0;
-    let places: Vec<usize> = (0..first.len())
-        .map(|index| {
-            let at = place;
-            place += usize::from(first[index] == index);
-            at
-        })
-        .collect();
-    let mut index = 0..;
-    scene
-        .boxes
-        .retain(|_| index.next().is_some_and(|it| first[it] == it));
-    for link in &mut links {
-        (link.from, link.to) = (places[link.from], places[link.to]);
-    }
+    let stays = count(&mut scene.boxes, &first);
+    keep(&mut scene.boxes, &mut links, &stays);
     scene.links = links;
     counts
 }
