@@ -101,9 +101,6 @@ fn look_for_known(py: Python<'_>, instances: &Rc<Instances>, known: &Known) -> A
 
 impl Frameworks {
     /// None so far.
-    ///
-    /// # Errors
-    /// If memory runs out.
     pub fn new(py: Python<'_>, instances: &Rc<Instances>) -> PyResult<Self> {
         let names = PyDict::new(py);
         names.set_item("__slots__", PyTuple::empty(py))?;
@@ -290,6 +287,11 @@ impl Frameworks {
         })
     }
 
+    /// What knows the tensors of PyTorch, of an object with this verdict.
+    fn torch_of(&self, verdict: Verdict) -> Option<&Torch> {
+        self.torch.as_ref().filter(|_| verdict == TENSOR)
+    }
+
     /// What tells the storage of a tensor from all others.
     pub fn storage_identity(&self, tensor: &Bound<'_, PyAny>) -> Option<u64> {
         self.torch.as_ref()?.storage_identity(tensor)
@@ -319,10 +321,8 @@ impl Frameworks {
         verdict: Verdict,
         object: &Bound<'py, PyAny>,
     ) -> Vec<(&'static str, Bound<'py, PyAny>)> {
-        match (verdict, &self.torch) {
-            (TENSOR, Some(torch)) => torch.attributes(object),
-            _ => Vec::new(),
-        }
+        let torch = self.torch_of(verdict);
+        torch.map_or_else(Vec::new, |torch| torch.attributes(object))
     }
 
     /// What a tensor owns in C++: `grad`, `grad_fn`, `_base`.
@@ -331,10 +331,8 @@ impl Frameworks {
         verdict: Verdict,
         object: &Bound<'py, PyAny>,
     ) -> Vec<(&'static str, Bound<'py, PyAny>)> {
-        match (verdict, &self.torch) {
-            (TENSOR, Some(torch)) => torch.owned(object),
-            _ => Vec::new(),
-        }
+        let torch = self.torch_of(verdict);
+        torch.map_or_else(Vec::new, |torch| torch.owned(object))
     }
 
     /// True for a storage of PyTorch's, and for a tensor as [`Torch::may_be_held_by_cpp`] has it.
@@ -352,10 +350,8 @@ impl Frameworks {
         view: &Bound<'_, PyAny>,
         base: &Bound<'_, PyAny>,
     ) -> bool {
-        match (verdict, &self.torch) {
-            (TENSOR, Some(torch)) => torch.is_view_of(view, base),
-            _ => false,
-        }
+        let torch = self.torch_of(verdict);
+        torch.is_some_and(|torch| torch.is_view_of(view, base))
     }
 
     /// What an autograd function of PyTorch's owns in C++.
@@ -364,10 +360,10 @@ impl Frameworks {
         builtins: &Builtins,
         function: &Bound<'py, PyAny>,
     ) -> FunctionParts<'py> {
-        self.torch
-            .as_ref()
-            .map(|torch| torch.function_parts(builtins, function))
-            .unwrap_or_default()
+        let torch = self.torch.as_ref();
+        torch.map_or_else(FunctionParts::default, |torch| {
+            torch.function_parts(builtins, function)
+        })
     }
 
     /// What knows PyTorch's autograd functions, once PyTorch is imported.
@@ -377,10 +373,8 @@ impl Frameworks {
 
     /// The gradient of a leaf, and how often it was written to.
     pub fn gradient<'py>(&self, leaf: &Bound<'py, PyAny>) -> Option<(Bound<'py, PyAny>, i64)> {
-        match (self.verdict_of(leaf), &self.torch) {
-            (TENSOR, Some(torch)) if !torch.has_grad_fn(leaf) => torch.gradient(leaf),
-            _ => None,
-        }
+        let torch = self.torch_of(self.verdict_of(leaf))?;
+        (!torch.has_grad_fn(leaf)).then(|| torch.gradient(leaf))?
     }
 
     /// The gradient of a tensor, as [`Torch::gradient_of`].
@@ -389,26 +383,20 @@ impl Frameworks {
         tensor: &Bound<'py, PyAny>,
         shared: bool,
     ) -> Option<Bound<'py, PyAny>> {
-        match (self.verdict_of(tensor), &self.torch) {
-            (TENSOR, Some(torch)) => torch.gradient_of(tensor, shared),
-            _ => None,
-        }
+        let torch = self.torch_of(self.verdict_of(tensor))?;
+        torch.gradient_of(tensor, shared)
     }
 
     /// The tensors with the memory of a tensor, as [`Torch::dense_parts`].
     pub fn dense_parts<'py>(&self, tensor: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
-        match &self.torch {
-            Some(torch) => torch.dense_parts(tensor),
-            None => Vec::new(),
-        }
+        let torch = self.torch.as_ref();
+        torch.map_or_else(Vec::new, |torch| torch.dense_parts(tensor))
     }
 
     /// True for a tensor that asks for a gradient.
     pub fn requires_grad(&self, verdict: Verdict, object: &Bound<'_, PyAny>) -> bool {
-        match (verdict, &self.torch) {
-            (TENSOR, Some(torch)) => torch.requires_grad(object),
-            _ => false,
-        }
+        let torch = self.torch_of(verdict);
+        torch.is_some_and(|torch| torch.requires_grad(object))
     }
 
     /// The adapter's number for an object, 0 if no adapter knows its type.
@@ -445,10 +433,8 @@ impl Frameworks {
 
     /// True for a tensor with an autograd graph behind it.
     pub fn has_grad_fn(&self, verdict: Verdict, object: &Bound<'_, PyAny>) -> bool {
-        match (verdict, &self.torch) {
-            (TENSOR, Some(torch)) => torch.has_grad_fn(object),
-            _ => false,
-        }
+        let torch = self.torch_of(verdict);
+        torch.is_some_and(|torch| torch.has_grad_fn(object))
     }
 
     /// Starts to watch the memory at `pointer` that an object holds, where the framework can. `own` says how many
