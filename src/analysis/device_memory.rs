@@ -14,9 +14,6 @@ use crate::model::report::Collection;
 
 impl Inspector {
     /// The memory of all tensors and arrays on a device, each piece once; and remarks about it.
-    ///
-    /// # Errors
-    /// As [`Inspector::heap`].
     pub fn pieces_on(
         &self,
         py: Python<'_>,

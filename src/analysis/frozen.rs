@@ -17,9 +17,6 @@ impl Inspector {
     ///
     /// Takes about as long as a full collection of all objects, the frozen ones too; no time if nothing is frozen. None
     /// where the permanent generation cannot be read: with the incremental collector of CPython 3.14.0 to 3.14.4.
-    ///
-    /// # Errors
-    /// As [`Inspector::find`].
     pub(crate) fn look_at_frozen(
         &self,
         py: Python<'_>,

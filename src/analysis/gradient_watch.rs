@@ -121,9 +121,6 @@ impl GradientWatch {
 
 impl Inspector {
     /// What is said of gradients that are never cleared.
-    ///
-    /// # Errors
-    /// As [`Inspector::sample`].
     pub fn uncleared_gradients(
         &self,
         py: Python<'_>,

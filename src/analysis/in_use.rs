@@ -34,9 +34,6 @@ impl InUse {
 
 impl Inspector {
     /// The memory that something in use has; nothing of garbage is held meanwhile.
-    ///
-    /// # Errors
-    /// As [`Inspector::heap`].
     pub(super) fn in_use(&self, py: Python<'_>) -> PyResult<InUse> {
         let depth = match self.is_backward_running(py) {
             true => Depth::Gradients,
@@ -50,9 +47,6 @@ impl Inspector {
     }
 
     /// Drops from leaks, found without a collection, what something in use has too.
-    ///
-    /// # Errors
-    /// As [`Inspector::heap`].
     pub(super) fn drop_in_use(&self, py: Python<'_>, found: &mut Vec<Found>) -> PyResult<()> {
         if !found.is_empty() {
             self.in_use(py)?.drop_from(found);

@@ -138,9 +138,6 @@ impl Monitor {
 
 impl Inspector {
     /// Looks at the gradients at the end of a step.
-    ///
-    /// # Errors
-    /// As [`Inspector::sample`].
     pub fn watch_gradients(
         &self,
         py: Python<'_>,
@@ -165,9 +162,6 @@ impl Inspector {
     }
 
     /// Takes a sample, and tells what grows and was not told before, and what has been given back.
-    ///
-    /// # Errors
-    /// As [`Inspector::heap`].
     pub fn watch_growth(
         &self,
         py: Python<'_>,
@@ -241,9 +235,6 @@ impl Inspector {
     }
 
     /// Counts once more what those keep that were told, as a monitor ends.
-    ///
-    /// # Errors
-    /// As [`Inspector::heap`].
     pub fn end_growth(&self, py: Python<'_>, monitor: &Monitor) -> PyResult<()> {
         let (groups, members): (Vec<Due>, Vec<Grouping>) =
             monitor.book().told_groups().into_iter().unzip();

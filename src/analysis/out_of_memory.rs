@@ -72,9 +72,6 @@ impl MemoryInUse {
 
 impl Inspector {
     /// Sorts the memory of a device that is in use, before `deadline` where that can be foreseen.
-    ///
-    /// # Errors
-    /// As [`Inspector::heap`].
     pub fn memory_in_use(
         &self,
         py: Python<'_>,

@@ -27,9 +27,6 @@ const ROOM_FOR_REPORT: usize = 64 << 20;
 ///
 /// The memory is asked for and given back untouched, of the system itself: an allocator would write its
 /// own notes there, and a page written to takes several times as long to give back.
-///
-/// # Errors
-/// `MemoryError` if there is not.
 pub(super) fn ask_for_room(objects: usize, for_each: usize) -> PyResult<()> {
     let bytes = objects
         .saturating_mul(for_each)

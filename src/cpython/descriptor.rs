@@ -59,9 +59,6 @@ impl Descriptor {
 
     /// [`Descriptor::of`], read in place from now on: where `example` has what the descriptor reads of it,
     /// if one word alone is that. Only for a type that has no subclasses.
-    ///
-    /// # Errors
-    /// As [`Descriptor::of`].
     pub fn learnt(
         ty: &Bound<'_, PyType>,
         name: &str,
@@ -135,9 +132,6 @@ pub fn member_place(layout: MemberLayout, descriptor: &Bound<'_, PyAny>) -> Opti
 }
 
 /// The function that tells how many items an object of a built-in type has.
-///
-/// # Errors
-/// If there is none.
 pub fn length_of(ty: &Bound<'_, PyType>) -> PyResult<ffi::lenfunc> {
     // SAFETY: attached; the slot has the type that CPython documents.
     let length = unsafe {

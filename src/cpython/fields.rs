@@ -44,9 +44,6 @@ impl MemberLayout {
     const RELATIVE_OFFSET: i32 = 8;
 
     /// `None` if a descriptor made for a slot is not laid out so.
-    ///
-    /// # Errors
-    /// If the class to learn from cannot be made.
     pub fn known(py: Python<'_>) -> PyResult<Option<Self>> {
         let class = py.eval(
             c"type('Probe', (), {'__slots__': ('first', 'second')})",

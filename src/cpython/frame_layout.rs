@@ -39,9 +39,6 @@ pub(super) const TAG: usize = 3;
 
 impl FrameLayout {
     /// `None` on 3.10, or if the parts are not where they are looked for.
-    ///
-    /// # Errors
-    /// If what to learn from cannot be made.
     pub fn known(py: Python<'_>) -> PyResult<Option<Self>> {
         let made = PyDict::new(py);
         let program = cr"

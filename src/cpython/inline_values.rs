@@ -143,9 +143,6 @@ impl Keys {
 
 impl AttributeLayout {
     /// `None` if no instance has values of its own (3.10), or they are not where they are looked for.
-    ///
-    /// # Errors
-    /// If the class to learn from cannot be made.
     pub fn known(py: Python<'_>) -> PyResult<Option<Self>> {
         let class = py.eval(c"type('Probe', (), {})", None, None)?;
         let flags = flags_of(class.cast::<PyType>()?);

@@ -90,9 +90,6 @@ impl fmt::Display for NoAttribute {
 }
 
 /// The descriptor of an attribute that C code defines, of a class or the first of its bases that has one.
-///
-/// # Errors
-/// If there is none.
 pub fn in_c(class: &Bound<'_, PyType>, name: &str) -> PyResult<Descriptor> {
     let found = definitions(class, name).into_iter().find(is_written_in_c);
     found.and_then(|it| Descriptor::new(&it)).ok_or_else(|| {

@@ -25,17 +25,11 @@ impl NativeFunction {
     }
 
     /// What reads the property `name` of a class itself.
-    ///
-    /// # Errors
-    /// As [`NativeFunction::method`].
     pub fn getter(class: &Bound<'_, PyType>, name: &str) -> Result<Self, Unread> {
         Self::of_property(&class.getattr("__dict__")?.get_item(name)?)
     }
 
     /// What reads a property.
-    ///
-    /// # Errors
-    /// As [`NativeFunction::method`].
     pub fn of_property(property: &Bound<'_, PyAny>) -> Result<Self, Unread> {
         // SAFETY: attached; a type is never freed while an object has it.
         let is_property = unsafe {
