@@ -141,8 +141,11 @@ impl Search<'_, '_> {
         // Between objects that go together.
         let mut inside: Vec<(u32, u32)> = Vec::new();
         let mut level = targets.to_vec();
+        // The objects of a class keep it. Those of other classes that go with the targets are not looked for.
+        let mut is_first = true;
         while !level.is_empty() {
-            let groups = self.referrers(&level, &mut is_complete);
+            let groups = self.referrers(&level, is_first, &mut is_complete);
+            is_first = false;
             let internal = self.internal_containers(groups.keys().copied());
             level.clear();
             for (from, tos) in groups {
@@ -232,7 +235,7 @@ impl Search<'_, '_> {
             if seen.len() > INSEPARABLE {
                 return true;
             }
-            let holders = self.referrers(&level, &mut true);
+            let holders = self.referrers(&level, false, &mut true);
             level.clear();
             for (from, tos) in holders {
                 if self.live.is_own(from) {
@@ -251,12 +254,13 @@ impl Search<'_, '_> {
     pub(super) fn referrers(
         self,
         nodes: &[u32],
+        of_classes: bool,
         is_complete: &mut bool,
     ) -> BTreeMap<u32, Vec<u32>> {
         let graph = self.live.graph();
         let mut found: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         let mut add = |from: u32, to: u32| {
-            if self.live.objects.is_type_reference(from, to) {
+            if self.live.objects.is_type_reference(from, to) && !of_classes {
                 *is_complete = false;
             } else {
                 found.entry(from).or_default().push(to);
@@ -318,12 +322,13 @@ impl Search<'_, '_> {
             })
             .collect();
         let mut is_named: FxHashMap<u32, bool> = FxHashMap::default();
-        for (from, mut tos) in self.referrers(&containers, &mut true) {
+        for (from, mut tos) in self.referrers(&containers, false, &mut true) {
             tos.retain(|to| is_named.get(to) != Some(&true));
             let names = reference_names(self.inspector, self.frameworks, self.live, from, &tos);
             for (to, name) in tos.into_iter().zip(names) {
                 *is_named.entry(to).or_default() |=
-                    !matches!(name, ReferenceName::Unnamed | ReferenceName::Cached);
+                    !matches!(name, ReferenceName::Unnamed | ReferenceName::Cached)
+                        && !self.live.is_needed_by_ctypes(self.inspector, from, &name);
             }
         }
         let unnamed = is_named.into_iter().filter(|(_, named)| !named);

@@ -113,7 +113,7 @@ impl Search<'_, '_> {
             if seen.len() > FOLLOWED {
                 return false;
             }
-            let holders = self.referrers(&level, &mut true);
+            let holders = self.referrers(&level, false, &mut true);
             level.clear();
             for (from, tos) in holders {
                 if self.live.is_own(from) {

@@ -6,7 +6,7 @@ use pyo3::types::PyFrozenSet;
 use super::Inspector;
 use super::live::{Extra, Live};
 use super::naming::is_part_of_context;
-use crate::capture::ReferenceName;
+use crate::capture::{ReferenceName, has_frozen_class};
 use crate::cpython::instances::inline_values;
 use crate::cpython::{ObjectKind, class_items, items, text_of};
 
@@ -49,6 +49,9 @@ impl Live<'_> {
         ) {
             return !OF_OTHERS.contains(&hidden.as_str()) && !OF_TENSOR.contains(&hidden.as_str());
         }
+        if self.is_memory_of_array(from) {
+            return false;
+        }
         // Copies of a context share its values. Each gives its own up, by `ContextVar.set()`, but no part of them.
         if matches!(name, ContextVariable(_)) || self.is_part_of_context(inspector, from) {
             return false;
@@ -68,11 +71,41 @@ impl Live<'_> {
             (ObjectKind::Instance, Index(_) | Member) => true,
             (ObjectKind::Tuple | ObjectKind::Class | ObjectKind::Module, _) => false,
             (_, Attribute(name)) => {
+                if has_frozen_class(&inspector.builtins, &object) {
+                    return false;
+                }
                 let values = inline_values(&inspector.builtins.instances, &object);
                 values.iter().any(|(known, _)| known == name) || has_slot(inspector, &object, name)
             }
             _ => false,
         }
+    }
+
+    /// True for an object of which an array has its memory, and which gives that away only with the array, such as the
+    /// `DummyArray` of `as_strided` (numpy/lib/_stride_tricks_impl.py).
+    fn is_memory_of_array(&self, node: u32) -> bool {
+        let is_base = |from: u32| {
+            let name = self.hidden.get(&(from, node));
+            matches!(name, Some(ReferenceName::Attribute(name)) if name == "base")
+        };
+        self.graph().sources(node).into_iter().any(is_base)
+    }
+
+    /// True for the dict of what the memory of a `ctypes` object points to: without an item of it, a pointer dangles
+    /// (`KeepRef` in Modules/_ctypes/_ctypes.c).
+    pub(super) fn is_needed_by_ctypes(
+        &self,
+        inspector: &Inspector,
+        from: u32,
+        name: &ReferenceName,
+    ) -> bool {
+        let is_objects = matches!(name, ReferenceName::Attribute(name) if name == "_objects");
+        let object = self.object(from).filter(|_| is_objects);
+        object.is_some_and(|it| {
+            inspector
+                .type_name(it.get_type().as_any())
+                .starts_with("_ctypes.")
+        })
     }
 
     /// True for an object of which contexts consist, hidden from the program.

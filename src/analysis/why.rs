@@ -437,10 +437,15 @@ fn paths_to(search: Search<'_, '_>, target: u32, nearest: &Keepers) -> Vec<PathT
             _ => break,
         }
     }
-    if found.is_empty() {
-        return garbage_paths(live, &suffix, target);
+    if !found.is_empty() {
+        return found;
     }
-    found
+    // Some references are no way upwards, such as those to the classes of objects. Only what none reaches is garbage.
+    let paths = live.shortest_paths();
+    match paths.reaches(target) {
+        true => vec![PathTo::new(paths.path_to(target), target)],
+        false => garbage_paths(live, &suffix, target),
+    }
 }
 
 /// For what no root reaches: a path that begins with an object that holds it, which may be itself.

@@ -72,7 +72,7 @@ impl Classes {
             place,
             in_file: class_in_file(builtins, class),
             weak_references: weak_references(builtins, class),
-            frozen: mortal && (is_frozen(builtins, class) || is_frozen_model(builtins, class)),
+            frozen: is_frozen(builtins, class),
             own_setattr: mortal && has_own_setattr(builtins, class),
         });
         if self.by_address.len() >= LIMIT {
@@ -164,9 +164,19 @@ fn weak_references(builtins: &Builtins, class: &Bound<'_, PyAny>) -> WeakReferen
     }
 }
 
+/// True for an instance of a frozen data class, whose attributes cannot be assigned or deleted.
+pub fn has_frozen_class(builtins: &Builtins, object: &Bound<'_, PyAny>) -> bool {
+    is_frozen(builtins, object.get_type().as_any())
+}
+
+fn is_frozen(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
+    is_heap_class(class)
+        && (is_frozen_data_class(builtins, class) || is_frozen_model(builtins, class))
+}
+
 /// True if the `__setattr__` of a class is that of a frozen data class: it raises `FrozenInstanceError`
 /// (`_frozen_get_del_attr` in Lib/dataclasses.py, `_frozen_setattrs` of attrs).
-fn is_frozen(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
+fn is_frozen_data_class(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
     let Some(code) = setattr_code(builtins, class) else {
         return false;
     };

@@ -268,7 +268,17 @@ fn words(root: &NamedRoot, nodes: &[&LeakNode], edges: &[&ReferenceName]) -> Str
                 {
                     exception.clone()
                 }
-                _ => format!("{} → {}", parts.join(" → "), edge_words(edges[from], false)),
+                _ => {
+                    // What has no name is said of the object, behind it.
+                    let named_from = usize::from(!is_named);
+                    let edge = edge_words(edges[from], false);
+                    let way = parts[named_from..].iter().chain([&edge]);
+                    let way = way.map(String::as_str).collect::<Vec<_>>().join(" → ");
+                    match is_named {
+                        true => way,
+                        false => format!("{way} ({})", parts[0]),
+                    }
+                }
             };
             parts = vec![format!("{local}, kept by the traceback in {holder}")];
             from = next;

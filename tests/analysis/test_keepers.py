@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import contextvars
+import ctypes
+import dataclasses
 import gc
 import os
 import subprocess
@@ -161,3 +163,75 @@ def test_frozen_objects_without_a_cycle_are_freed_at_once() -> None:
         assert report.is_uncollectable, str(report)
     finally:
         gc.unfreeze()
+
+
+# What is not to be removed, as that does harm or nothing.
+
+
+def words_of(seen: weakref.ref[Any]) -> str:
+    (words,) = keepers_of(seen)
+    return words
+
+
+def test_the_memory_that_a_ctypes_pointer_needs_is_not_to_be_removed() -> None:
+    class Boxed(ctypes.Structure):
+        _fields_ = [("it", ctypes.py_object)]
+
+    held = [Boxed(Thing())]
+    seen = weakref.ref(held[0].it)
+    assert words_of(seen).endswith("(list, 1 item) → [0]")
+    del held[0]
+    assert seen() is None
+
+
+def test_the_memory_that_a_strided_array_needs_is_not_to_be_removed() -> None:
+    array = numpy.ones(5000)
+    seen = weakref.ref(array)
+    held = [numpy.lib.stride_tricks.as_strided(array, (10,), (8,))]
+    del array
+    assert words_of(seen).endswith("(list, 1 item) → [0]")
+    assert "The memory stays" not in str(cyclescope.why_alive(seen()))
+    del held[0]
+    assert seen() is None
+
+
+@pytest.mark.parametrize("slots", [False, True])
+def test_an_attribute_of_a_frozen_object_is_not_to_be_removed(slots: bool) -> None:
+    kind = dataclasses.make_dataclass("Kept", ["thing"], frozen=True, slots=slots)
+    held = [kind(Thing())]
+    seen = weakref.ref(held[0].thing)
+    assert words_of(seen).endswith("(list, 1 item) → [0]")
+    del held[0]
+    assert seen() is None
+
+
+def test_objects_keep_their_class() -> None:
+    held = {"one": type("Made", (), {"__slots__": ("it",)})(), "other": 1}
+    seen = weakref.ref(type(held["one"]))
+    report = cyclescope.why_alive(seen())
+    assert "garbage" not in report.to_text().split("\n")[0]
+    assert [keeper.words.split(" → ")[-1] for keeper in report.keepers] == ["['one']"]
+    assert report.by_collection
+    held.clear()
+    gc.collect()
+    assert seen() is None
+
+
+def test_a_class_keeps_its_metaclass() -> None:
+    held = [type("Meta", (type,), {})("Made", (), {})]
+    seen = weakref.ref(type(held[0]))
+    report = cyclescope.why_alive(seen())
+    assert [keeper.words.split(" → ")[-1] for keeper in report.keepers] == ["[0]"]
+    held.clear()
+    gc.collect()
+    assert seen() is None
+
+
+def test_a_class_that_an_object_of_another_class_has_is_not_garbage() -> None:
+    kind = type("Made", (), {"method": lambda self: self})
+    held = [kind()]
+    seen = weakref.ref(kind)
+    del kind
+    report = cyclescope.why_alive(vars(seen())["method"])
+    assert "garbage" not in report.to_text().split("\n")[0]
+    del held
