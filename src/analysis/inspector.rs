@@ -19,7 +19,7 @@ use crate::cpython::{
 use crate::device::{DeviceSelection, Frameworks, Reading, gpu_names};
 use crate::diagnose::Diagnoses;
 use crate::diagnose::library::say_whose;
-use crate::diagnose::source::{Program, show_source};
+use crate::diagnose::source::{Program, doubt_libraries, show_source};
 use crate::graph::hide_unless_code;
 use crate::memory::Marks;
 use crate::memory::array::in_turn;
@@ -27,7 +27,7 @@ use crate::model::cells::{Cells, name_cells};
 use crate::model::occurrences;
 use crate::model::rank::Rank;
 use crate::model::redact::{redact, redact_process};
-use crate::model::report::{Collection, Occurrence as SeenAt, Origin, Process, Report};
+use crate::model::report::{Collection, Leak, Occurrence as SeenAt, Origin, Process, Report};
 
 /// Where the program waits without having asked, at most so many groups of cycles are described, at up to a
 /// millisecond each.
@@ -152,7 +152,7 @@ impl Inspector {
             importing: None,
         };
         let mut report = self.report(py, look.found, collection, started);
-        Self::finish(&mut report, self.redacts(), &Self::ask(py));
+        Self::finish(&mut report, self.redacts(), &Self::ask(py), |_| true);
         Ok(report)
     }
 
@@ -192,8 +192,18 @@ impl Inspector {
 
     /// Completes a report outside of the collection: the rank of the process, and the library that each leak
     /// belongs to, the program's own lines. Redacts it if asked to; then no source is read.
-    pub(crate) fn finish(report: &mut Report, redacted: bool, asked: &Asked) {
+    /// Only leaks to keep stay, of which is known whether they may be the program's.
+    pub(crate) fn finish(
+        report: &mut Report,
+        redacted: bool,
+        asked: &Asked,
+        keep: impl Fn(&Leak) -> bool,
+    ) {
         report.set_rank(asked.rank.map(|rank| rank.rank));
+        if !redacted {
+            doubt_libraries(report, &asked.program);
+        }
+        report.leaks.retain(keep);
         say_whose(report);
         name_cells(report, &asked.cells);
         if redacted {

@@ -201,7 +201,11 @@ impl Case<'_> {
             (Kind::Frame, Name::Local(variable)) => {
                 let label = owner.description.label.as_str();
                 let function = label.strip_prefix("frame of ").unwrap_or(label);
-                format!("delete the local variable `{variable}` before `{function}` ends")
+                let whose = match owner.is_library() {
+                    true => ", which is a library's function",
+                    false => "",
+                };
+                format!("delete the local variable `{variable}` before `{function}` ends{whose}")
             }
             (_, Name::Closure(variable)) => {
                 format!("let {}{} not capture `{variable}`", the(owner), at(owner))

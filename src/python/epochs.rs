@@ -9,6 +9,7 @@ use super::report::CycleReport;
 use super::selection;
 use super::state::state;
 use crate::analysis::Inspector;
+use crate::model::report::Leak;
 use crate::watch::Ignored;
 
 /// As `find`, but looks only at objects made since an epoch began, or at all for epoch 0; and collects nothing if nothing
@@ -31,10 +32,10 @@ pub fn find_new(
     };
     if !report.leaks.is_empty() {
         let ignored = Ignored::new(ignore);
-        report.leaks.retain(|leak| !ignored.contains(leak));
         let redacted = state.watcher.inspector().redacts();
         let asked = Inspector::ask(py);
-        py.detach(|| Inspector::finish(&mut report, redacted, &asked));
+        let keep = |leak: &Leak| !ignored.contains(leak);
+        py.detach(|| Inspector::finish(&mut report, redacted, &asked, keep));
     }
     Ok(Some(CycleReport::new(Arc::new(report))))
 }

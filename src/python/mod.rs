@@ -46,6 +46,7 @@ use crate::model::heap::{Buffer as HeapBuffer, Heap, Row, Table};
 use crate::model::post_mortem::{Finding, Numbers, PostMortem};
 use crate::model::rank::Rank;
 use crate::model::redact::shorten;
+use crate::model::report::Leak;
 use crate::model::report::{Buffer, Cut, Known, Library, Step};
 use crate::model::retention::{Keeper, Path, Retention};
 use crate::model::shared::Shared;
@@ -222,10 +223,10 @@ fn find(
     }
     let mut report = state.check(py, |watcher| watcher.find(py, &devices, frozen))?;
     let ignored = Ignored::new(ignore);
-    report.leaks.retain(|leak| !ignored.contains(leak));
     let redacted = state.watcher.inspector().redacts();
     let asked = Inspector::ask(py);
-    py.detach(|| Inspector::finish(&mut report, redacted, &asked));
+    let keep = |leak: &Leak| !ignored.contains(leak);
+    py.detach(|| Inspector::finish(&mut report, redacted, &asked, keep));
     Ok(CycleReport::new(Arc::new(report)))
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 from collections.abc import Callable
@@ -221,3 +222,30 @@ def test_functions_that_keep_errors_of_several_types_are_a_leak_each() -> None:
     assert len(leaks) == 2
     for name in ("Loader.load_error", "Loader.step_error"):
         assert sum(f"`{name}`" in leak.advice for leak in leaks) == 1
+
+
+class Server:
+    def __init__(self) -> None:
+        self.data = numpy.zeros(5000)
+        self.jobs: list[Any] = []
+
+    async def job(self) -> None:
+        await asyncio.sleep(600)
+
+    async def run(self) -> None:
+        self.jobs.append(asyncio.create_task(self.job()))
+        await asyncio.sleep(0)
+        self.jobs[0].cancel()
+        await asyncio.gather(*self.jobs, return_exceptions=True)
+
+
+def test_what_cancelled_a_task_is_kept_by_the_task() -> None:
+    loop = asyncio.new_event_loop()
+    server = Server()
+    loop.run_until_complete(server.run())
+    loop.close()
+    del server
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert "A Task keeps the CancelledError that it ended with" in leak.advice
+    assert "with_traceback" not in leak.advice
+    assert "`Server.jobs`" in leak.advice

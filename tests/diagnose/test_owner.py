@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import random
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 import numpy
 import pytest
 
+from support.gifts import GIFTS
 from support.owners import (
     COMMON,
     KINDS,
@@ -100,22 +100,6 @@ def test_what_a_user_sets_on_an_object_of_a_library(way: Way, install: Callable[
             check_is_no_librarys(make, ("standin_patient", "the standard library"))
         except AssertionError as error:
             raise AssertionError(kind) from error
-
-
-GIFTS: dict[str, Callable[[Any, Any], object]] = {
-    "item": lambda thing, _: thing.items.append(thing),
-    "added": lambda thing, _: thing.add(thing),
-    "named": lambda thing, _: thing.name("me", thing),
-    "key": lambda thing, _: thing.named.update(me=thing),
-    "parent": lambda thing, _: setattr(thing, "parent", thing),
-    "hook": lambda thing, _: thing.register(thing.run),
-    "lambda": lambda thing, _: thing.register(lambda: thing),
-    "partial": lambda thing, kind: thing.register(functools.partial(kind.run, thing)),
-    "adopted": lambda thing, kind: thing.adopt(kind(thing)),
-    "adopted later": lambda thing, kind: setattr(thing, "child", kind(thing)),
-    "two": lambda thing, kind: (lambda other: (thing.add(other), other.add(thing)))(kind()),
-    "replaced": lambda thing, _: setattr(thing, "run", thing.run),
-}
 
 
 @pytest.mark.parametrize("gift", GIFTS)

@@ -18,16 +18,10 @@
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, at, short};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::model::words::a;
 
-pub const PATTERN: Pattern = Pattern {
-    name: "exception-chain",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     // The first of a chain is the one that no other exception keeps.
     let steps: Vec<_> = case.steps().collect();
     let position = (0..steps.len()).find(|&i| {

@@ -30,17 +30,11 @@ use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{Case, CycleStep, at, short};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::graph::of_same_line;
 use crate::model::words::{a, all_of};
 
-pub const PATTERN: Pattern = Pattern {
-    name: "exception-keeps-traceback",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (position, exception) = case.find(|step| {
         step.object.description.kind == ObjectKind::Exception
             && *step.name == ReferenceName::Attribute("__traceback__".to_owned())

@@ -33,17 +33,11 @@ use super::exception_keeps_traceback::classes_alike;
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, Keeper, at, short};
-use crate::diagnose::patterns::Pattern;
 use crate::diagnose::remedy::Finding;
 use crate::graph::{LeakNode, of_same_line};
 use crate::model::words::{a, all_of};
 
-pub const PATTERN: Pattern = Pattern {
-    name: "exception-on-object",
-    recognise,
-};
-
-fn recognise(case: &Case<'_>) -> Option<Finding> {
+pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (position, step) = case.find(|step| {
         step.object.description.kind == ObjectKind::Exception
             && *step.name == ReferenceName::Attribute("__traceback__".to_owned())

@@ -25,7 +25,7 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         let node = step.object;
         node.description.kind == ObjectKind::Instance
             && (node.is_library() || node.description.place.is_none())
-            && *step.name == ReferenceName::Attribute("_exception".to_owned())
+            && keeps_exception(&node.description.type_name, step.name)
             && step.next.description.kind == ObjectKind::Exception
     })?;
     let (frame, variable, function) = case.variable_after(position + 1)?;
@@ -60,4 +60,14 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     } else {
         finding
     })
+}
+
+/// True for the result of a future that failed, and for what cancelled one, which has a name in Lib/asyncio/futures.py and
+/// none in Modules/_asynciomodule.c (`fut_cancelled_exc`).
+fn keeps_exception(class: &str, name: &ReferenceName) -> bool {
+    match name {
+        ReferenceName::Attribute(name) => matches!(name.as_str(), "_exception" | "_cancelled_exc"),
+        ReferenceName::Unnamed => matches!(class, "_asyncio.Task" | "_asyncio.Future"),
+        _ => false,
+    }
 }

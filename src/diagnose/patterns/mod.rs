@@ -50,16 +50,14 @@ pub struct Pattern {
     pub name: &'static str,
     /// What is said of a leak of this shape; `None` for any other leak.
     pub recognise: fn(&Case<'_>) -> Option<Finding>,
+    /// Its file, whose first comment is its page.
+    source: &'static str,
 }
 
 impl Pattern {
     /// The page that explains it, in Markdown: the doc comment of the pattern's own file.
     pub fn page(&self) -> String {
-        PATTERNS
-            .iter()
-            .zip(SOURCES)
-            .find(|(pattern, _)| pattern.name == self.name)
-            .map_or_else(String::new, |(_, source)| module_comment(source))
+        module_comment(self.source)
     }
 }
 
@@ -72,54 +70,56 @@ fn module_comment(source: &str) -> String {
         .collect()
 }
 
-/// Declares [`PATTERNS`] and takes in the source of each, for its page.
+/// Declares [`PATTERNS`].
 macro_rules! registry {
-    ($($name:literal => $file:ident::$($recognise:ident).+,)*) => {
+    ($($name:literal => $file:ident,)*) => {
         /// Every pattern, the more particular before the more general.
         pub const PATTERNS: &[Pattern] = &[$(
-            Pattern { name: $name, recognise: $file::$($recognise).+ }
+            Pattern {
+                name: $name,
+                recognise: $file::recognise,
+                source: include_str!(concat!(stringify!($file), ".rs")),
+            }
         ),*];
-        /// The file of each pattern, in the same order.
-        const SOURCES: &[&str] = &[$(include_str!(concat!(stringify!($file), ".rs"))),*];
     };
 }
 
 registry! {
-    "frame-in-local" => frame_in_local::recognise,
-    "mock-keeps-arguments" => mock_keeps_arguments::recognise,
-    "exc-info-kept" => exc_info_kept::recognise,
-    "future-keeps-exception" => future_keeps_exception::recognise,
-    "exception-chain" => exception_chain::PATTERN.recognise,
-    "exception-on-object" => exception_on_object::PATTERN.recognise,
-    "exception-keeps-traceback" => exception_keeps_traceback::PATTERN.recognise,
-    "exit-stack-not-closed" => exit_stack_not_closed::recognise,
-    "iterator-on-owner" => iterator_on_owner::recognise,
-    "suspended-holds-itself" => suspended_holds_itself::recognise,
-    "weakref-callback" => weakref_callback::recognise,
-    "thread-target" => thread_target::recognise,
-    "cache-on-instance" => cache_on_instance::recognise,
-    "module-hook-captures-module" => module_hook_captures_module::recognise,
-    "tensor-hook-captures-tensor" => tensor_hook_captures_tensor::recognise,
-    "optimizer-hook-captures-owner" => optimizer_hook_captures_owner::recognise,
-    "scheduler-lambda-captures-owner" => scheduler_lambda_captures_owner::recognise,
-    "loader-callback-captures-owner" => loader_callback_captures_owner::recognise,
-    "forward-replaced" => forward_replaced::recognise,
-    "autograd-context-kept-both-ways" => autograd_context::recognise,
-    "tensor-attribute-leads-back" => tensor_attribute::recognise,
-    "parametrized-module" => parametrized_module::recognise,
-    "traced-graph-module" => traced_graph_module::recognise,
-    "closure-captures-owner" => closure_captures_owner::recognise,
-    "partial-keeps-owner" => partial_keeps_owner::recognise,
-    "wrapped-method-on-owner" => wrapped_method_on_owner::recognise,
-    "bound-method-on-owner" => bound_method_on_owner::recognise,
-    "mutually-recursive-functions" => mutually_recursive_functions::recognise,
-    "recursive-inner-function" => recursive_inner_function::recognise,
-    "container-contains-itself" => container_contains_itself::recognise,
-    "refers-to-itself" => refers_to_itself::recognise,
-    "linked-both-ways" => linked_both_ways::recognise,
-    "namespace-made-at-run-time" => namespace_made_at_run_time::recognise,
-    "property-captures-owner" => property_captures_owner::recognise,
-    "class-made-at-run-time" => class_made_at_run_time::recognise,
+    "frame-in-local" => frame_in_local,
+    "mock-keeps-arguments" => mock_keeps_arguments,
+    "exc-info-kept" => exc_info_kept,
+    "future-keeps-exception" => future_keeps_exception,
+    "exception-chain" => exception_chain,
+    "exception-on-object" => exception_on_object,
+    "exception-keeps-traceback" => exception_keeps_traceback,
+    "exit-stack-not-closed" => exit_stack_not_closed,
+    "iterator-on-owner" => iterator_on_owner,
+    "suspended-holds-itself" => suspended_holds_itself,
+    "weakref-callback" => weakref_callback,
+    "thread-target" => thread_target,
+    "cache-on-instance" => cache_on_instance,
+    "module-hook-captures-module" => module_hook_captures_module,
+    "tensor-hook-captures-tensor" => tensor_hook_captures_tensor,
+    "optimizer-hook-captures-owner" => optimizer_hook_captures_owner,
+    "scheduler-lambda-captures-owner" => scheduler_lambda_captures_owner,
+    "loader-callback-captures-owner" => loader_callback_captures_owner,
+    "forward-replaced" => forward_replaced,
+    "autograd-context-kept-both-ways" => autograd_context,
+    "tensor-attribute-leads-back" => tensor_attribute,
+    "parametrized-module" => parametrized_module,
+    "traced-graph-module" => traced_graph_module,
+    "closure-captures-owner" => closure_captures_owner,
+    "partial-keeps-owner" => partial_keeps_owner,
+    "wrapped-method-on-owner" => wrapped_method_on_owner,
+    "bound-method-on-owner" => bound_method_on_owner,
+    "mutually-recursive-functions" => mutually_recursive_functions,
+    "recursive-inner-function" => recursive_inner_function,
+    "container-contains-itself" => container_contains_itself,
+    "refers-to-itself" => refers_to_itself,
+    "linked-both-ways" => linked_both_ways,
+    "namespace-made-at-run-time" => namespace_made_at_run_time,
+    "property-captures-owner" => property_captures_owner,
+    "class-made-at-run-time" => class_made_at_run_time,
 }
 
 /// The first pattern that fits, and its advice.

@@ -2,8 +2,9 @@
 
 use tree_sitter::Node;
 
+use super::held::last_part;
 use super::reference::named_function;
-use super::stores::{Store, is_called};
+use super::stores::{Store, is_called, is_constant, stores};
 use super::syntax::{Syntax, all, children, functions_around, is_field, is_named, lines, scope};
 use crate::diagnose::case::short;
 use crate::model::report::{Leak, Node as Object, NodeKind};
@@ -79,11 +80,106 @@ pub fn put<'s>(syntax: &Syntax, node: Node<'s>, attribute: &str) -> Option<Store
         "assignment" => {
             let target = node.child_by_field_name("left")?;
             let receiver = receiver(target.child_by_field_name("value"))?;
-            (target.kind() == "subscript")
-                .then(|| store(receiver, node.child_by_field_name("right")))
+            let value = node.child_by_field_name("right");
+            let is_slice = children(target).iter().any(|it| it.kind() == "slice");
+            (target.kind() == "subscript").then(|| store(receiver, value.filter(|_| !is_slice)))
         }
         _ => None,
     }
+}
+
+/// What puts something into a container that an attribute has, or stores one with something in it.
+pub fn puts<'s>(syntax: &'s Syntax, attribute: &str) -> Vec<Store<'s>> {
+    let filled = stores(syntax, attribute).into_iter();
+    let filled = filled.filter(|store| !holds_nothing(syntax, store.value));
+    let mut found = later_puts(syntax, attribute);
+    for store in filled {
+        let items = store.value.map_or(vec![None], items);
+        found.extend(items.into_iter().map(|value| Store { value, ..store }));
+    }
+    found
+}
+
+/// As [`puts`], of the keys of a dictionary.
+pub fn puts_as_key<'s>(syntax: &'s Syntax, attribute: &str) -> Vec<Store<'s>> {
+    let key_of = |store: &Store<'s>| {
+        let target = store.node.child_by_field_name("left");
+        let key = target.and_then(|target| target.child_by_field_name("subscript"));
+        let arguments = store.node.child_by_field_name("arguments");
+        let is_default = syntax.of(store.node).contains(".setdefault(");
+        let first = arguments.and_then(|all| children(all).into_iter().next());
+        key.or(first.filter(|_| is_default))
+    };
+    let later = later_puts(syntax, attribute).into_iter();
+    let mut found: Vec<Store<'s>> = later
+        .map(|store| Store {
+            value: key_of(&store),
+            ..store
+        })
+        .collect();
+    for store in stores(syntax, attribute) {
+        let literal = store.value.filter(|value| value.kind() == "dictionary");
+        let keys = literal.map_or(vec![None], |all| {
+            let key = |pair: Node<'s>| pair.child_by_field_name("key");
+            children(all).into_iter().map(key).collect()
+        });
+        found.extend(keys.into_iter().map(|value| Store { value, ..store }));
+    }
+    found.retain(|store| !is_constant(store.value) && !holds_nothing(syntax, store.value));
+    found
+}
+
+/// What is in a new container that is written out; `None` for what may be anything.
+fn items(container: Node<'_>) -> Vec<Option<Node<'_>>> {
+    let parts = || children(container).into_iter();
+    match container.kind() {
+        "list" | "tuple" | "set" => parts()
+            .map(|item| (item.kind() != "list_splat").then_some(item))
+            .collect(),
+        "dictionary" => parts()
+            .map(|pair| pair.child_by_field_name("value"))
+            .collect(),
+        _ => vec![None],
+    }
+}
+
+pub fn later_puts<'s>(syntax: &'s Syntax, attribute: &str) -> Vec<Store<'s>> {
+    let nodes = all(syntax.root()).into_iter();
+    nodes
+        .filter_map(|node| put(syntax, node, attribute))
+        .collect()
+}
+
+/// True for a new container that has nothing in it, or only what refers to nothing.
+pub fn holds_nothing(syntax: &Syntax, value: Option<Node<'_>>) -> bool {
+    let is_item = |item: Node<'_>| is_constant(Some(item));
+    value.is_some_and(|value| match value.kind() {
+        "list" | "tuple" | "set" => children(value).into_iter().all(is_item),
+        "dictionary" => children(value).into_iter().all(|pair| {
+            let parts = ["key", "value"].map(|name| pair.child_by_field_name(name));
+            parts.into_iter().all(is_constant)
+        }),
+        // `[None] * 4`
+        "binary_operator" => {
+            let repeated = value.child_by_field_name("left");
+            let operator = value.child_by_field_name("operator");
+            operator.is_some_and(|it| it.kind() == "*") && holds_nothing(syntax, repeated)
+        }
+        "call" => {
+            let function = value.child_by_field_name("function");
+            let name = function.map_or("", |function| last_part(syntax.of(function)));
+            let arguments = value.child_by_field_name("arguments").map(children);
+            let is_option = |it: &Node<'_>| it.kind() == "keyword_argument";
+            arguments.is_some_and(|all| match name {
+                "list" | "dict" | "set" | "OrderedDict" | "Counter" => all.is_empty(),
+                "deque" => all.iter().all(is_option),
+                // The function that makes what is missing.
+                "defaultdict" => all.len() <= 1,
+                _ => false,
+            })
+        }
+        _ => false,
+    })
 }
 
 /// True if what an expression puts into a container is an object, from what is known of that and of the objects

@@ -8,6 +8,7 @@ mod cache;
 mod change;
 mod container;
 mod descriptor;
+mod doubt;
 mod edit;
 mod family;
 mod field;
@@ -34,6 +35,7 @@ use std::path::Path;
 
 use self::change::{Candidate, Change};
 use self::container::put_into;
+pub use self::doubt::doubt_libraries;
 use self::edit::{line_edits, unified};
 use self::files::read;
 use self::place::{Made, made, put};
@@ -202,31 +204,44 @@ fn is_item(edge: &str) -> bool {
 fn show_variable(leak: &mut Leak, cut: &Cut, is_only_cut: bool, sources: &mut Sources) {
     let nodes = &leak.graph.nodes;
     let (from, to) = (&nodes[cut.source as usize], &nodes[cut.target as usize]);
-    let reference = Reference {
+    let reference = variable_of_exception(leak, cut).unwrap_or(Reference {
         edge: &cut.edge,
         from,
-    };
-    let places = [&to.location, &from.location, &cut.location];
-    for place in places.into_iter().flatten() {
+    });
+    let of_frame = &reference.from.location;
+    let places = [of_frame, &to.location, &from.location, &cut.location];
+    let found = places.into_iter().flatten().find_map(|place| {
         let file = &*place.file;
         if is_library_file(file) {
-            continue;
+            return None;
         }
-        let Some(syntax) = sources.load(file) else {
-            continue;
-        };
-        let Some(stored) = reference.find(syntax, file) else {
-            continue;
-        };
+        let syntax = sources.load(file)?;
+        let stored = reference.find(syntax, file)?;
         let changed = is_only_cut.then_some(stored);
-        (leak.source, leak.patch) =
-            lines_and_change(leak, stored, changed, syntax, file, &reference);
+        Some(lines_and_change(
+            leak, stored, changed, syntax, file, &reference,
+        ))
+    });
+    if let Some(found) = found {
+        (leak.source, leak.patch) = found;
         return;
     }
     show_taken(leak, sources);
     if leak.source.is_none() {
         without_class(leak, cut, sources);
     }
+}
+
+/// The variable by which a frame keeps the exception whose traceback is to be cut: the exception is kept there.
+fn variable_of_exception<'a>(leak: &'a Leak, cut: &Cut) -> Option<Reference<'a>> {
+    let at = leak.cycle.iter().position(|step| {
+        step.node == Some(cut.source) && step.edge == cut.edge && cut.edge == ".__traceback__"
+    })?;
+    let before = &leak.cycle[(at + leak.cycle.len() - 1) % leak.cycle.len()];
+    Some(Reference {
+        edge: &before.edge,
+        from: leak.graph.nodes.get(before.node? as usize)?,
+    })
 }
 
 /// Shows where the program gives a bound method away, in the place of what keeps it.

@@ -2,14 +2,14 @@
 
 use tree_sitter::Node;
 
+use super::container::{holds_nothing, later_puts, puts, puts_as_key};
 use super::family::class_source;
 use super::field::declared;
-use super::held::last_part;
 use super::sources::{Source, Sources};
-use super::stores::{Store, is_constant, stores};
-use super::syntax::{Syntax, all, children, lines};
+use super::stores::{Store, is_constant};
+use super::syntax::{Syntax, lines};
 use super::written::{Fit, Match, Stored};
-use crate::capture::{ClassSource, is_library_file};
+use crate::capture::{ClassSource, ReferenceName, is_library_file};
 use crate::diagnose::case::short;
 use crate::model::report::{Location, Node as Object, NodeKind};
 use crate::model::source::Origin;
@@ -78,7 +78,7 @@ pub fn made<'s>(
     }
     match only(&found) {
         _ if !is_all => Made::Unknown,
-        _ if found.iter().any(|one| is_filled_later(object, one)) => {
+        _ if object.kind == NodeKind::Container && is_filled_later(&stored, item, &found, &all) => {
             filled(&stored, item, &all, &origin.owner)
         }
         None => match one_of(&found, None, |one| is_said(one, object)) {
@@ -122,9 +122,28 @@ fn stored<'a>(
     }
 }
 
-/// True for a new container with nothing in it.
-fn is_filled_later(object: &Object, one: &Match<'_>) -> bool {
-    object.kind == NodeKind::Container && is_empty(one.source.syntax, one.store.value)
+/// True if one of the statements that store a container makes it with nothing in it, or others may have put the item there
+/// by which the cycle goes on.
+fn is_filled_later(
+    stored: &Stored<'_>,
+    item: Option<(&str, &Object)>,
+    found: &[Match<'_>],
+    sources: &[Source<'_>],
+) -> bool {
+    // Such as the function of a `defaultdict`.
+    if item.is_some_and(|(edge, _)| edge.starts_with('.')) {
+        return false;
+    }
+    let is_new = |one: &Match<'_>| holds_nothing(one.source.syntax, one.store.value);
+    found.iter().any(is_new)
+        || item.is_some_and(|item| {
+            is_key(item) || !puts_of(stored, item, sources, later_puts).is_empty()
+        })
+}
+
+/// True for the key of a dictionary, by which the cycle goes on.
+fn is_key((edge, _): (&str, &Object)) -> bool {
+    edge == ReferenceName::KeyItself.to_string()
 }
 
 /// Where the item by which the cycle goes on was put into the container that an attribute has.
@@ -134,56 +153,65 @@ fn filled<'s>(
     sources: &[Source<'s>],
     owner: &[ClassSource],
 ) -> Made<'s> {
-    let put_there = |syntax, attribute: &str| -> Vec<Store<'s>> {
-        let puts = puts(syntax, attribute).into_iter();
-        puts.filter(|store| !is_constant(store.value) || has_key(store.node))
-            .collect()
-    };
     // Of a container that the cycle does not go through, the item is not known.
-    let Some((edge, object)) = item else {
+    let Some(item) = item else {
         return Made::Unknown;
     };
-    let of_item = Stored {
-        object,
-        classes: None,
-        ..*stored
+    let found = match is_key(item) {
+        true => puts_of(stored, item, sources, puts_as_key),
+        false => puts_of(stored, item, sources, puts),
     };
-    let mut found = of_item.among(sources, put_there);
-    found.retain(|one| !is_of_other_key(one, edge));
     match one_put(&found) {
         Made::Unknown => of_class(&found, owner),
         put => put,
     }
 }
 
-/// True for the assignment of an item by another key than that of a reference, such as `['loss']`, if both are written in
-/// full.
-fn is_of_other_key(one: &Match<'_>, edge: &str) -> bool {
-    let target = one.store.node.child_by_field_name("left");
-    let key = target.and_then(|target| target.child_by_field_name("subscript"));
-    let key = key
-        .filter(|key| key.kind() == "string")
-        .map(|key| one.source.syntax.of(key));
+/// The statements that may have put an item into the container that an attribute has.
+fn puts_of<'s>(
+    stored: &Stored<'_>,
+    (edge, object): (&str, &Object),
+    sources: &[Source<'s>],
+    statements: fn(&'s Syntax, &str) -> Vec<Store<'s>>,
+) -> Vec<Match<'s>> {
+    let of_item = Stored {
+        object,
+        classes: None,
+        ..*stored
+    };
+    let mut found = of_item.among(sources, statements);
+    found.retain(|one| !is_constant(one.store.value) && !is_of_other_key(one, edge));
+    found
+}
+
+/// True for what puts an item by another key than that of a reference, such as `['loss']`, if both are written in full.
+fn is_of_other_key<'s>(one: &Match<'s>, edge: &str) -> bool {
+    let field = |node: Node<'s>, name| node.child_by_field_name(name);
     let wanted = edge
         .strip_prefix("['")
         .and_then(|edge| edge.strip_suffix("']"));
-    let is_plain = |text: &str| !text.contains(['\\', '…']);
-    match (key, wanted) {
-        (Some(key), Some(wanted)) => {
-            key.starts_with(['"', '\''])
-                && is_plain(key)
-                && is_plain(wanted)
-                && key.trim_matches(['"', '\'']) != wanted
-        }
-        _ => false,
-    }
+    let Some(wanted) = wanted.filter(|it| is_plain(it)) else {
+        return false;
+    };
+    let is_other = |key: Node<'_>| {
+        let text = one.source.syntax.of(key);
+        key.kind() == "string"
+            && text.starts_with(['"', '\''])
+            && is_plain(text)
+            && text.trim_matches(['"', '\'']) != wanted
+    };
+    let in_dictionary = one.store.value.and_then(|value| value.parent());
+    let pair = in_dictionary.filter(|parent| parent.kind() == "pair");
+    let target = field(one.store.node, "left");
+    let key = match pair {
+        Some(pair) => field(pair, "key"),
+        None => target.and_then(|target| field(target, "subscript")),
+    };
+    key.is_some_and(is_other)
 }
 
-/// True for the assignment of an item by a key that may be the object.
-fn has_key(node: Node<'_>) -> bool {
-    let target = node.child_by_field_name("left");
-    let key = target.and_then(|target| target.child_by_field_name("subscript"));
-    key.is_some() && !is_constant(key)
+fn is_plain(text: &str) -> bool {
+    !text.contains(['\\', '…'])
 }
 
 /// The only statement that puts an object into the container that an attribute has.
@@ -291,39 +319,6 @@ fn of_class<'s>(found: &[Match<'s>], owner: &[ClassSource]) -> Made<'s> {
         }
         _ => Made::Unknown,
     }
-}
-
-/// What puts something into a container that an attribute has, or stores one with something in it.
-fn puts<'s>(syntax: &'s Syntax, attribute: &str) -> Vec<Store<'s>> {
-    let mut found: Vec<Store<'s>> = all(syntax.root())
-        .into_iter()
-        .filter_map(|node| super::container::put(syntax, node, attribute))
-        .collect();
-    let filled = stores(syntax, attribute).into_iter();
-    found.extend(
-        filled
-            .filter(|store| !is_empty(syntax, store.value))
-            .map(|store| Store {
-                value: None,
-                ..store
-            }),
-    );
-    found
-}
-
-/// True for a new container that has nothing in it.
-fn is_empty(syntax: &Syntax, value: Option<Node<'_>>) -> bool {
-    value.is_some_and(|value| match value.kind() {
-        "list" | "dictionary" | "tuple" => children(value).is_empty(),
-        "call" => {
-            let function = value.child_by_field_name("function");
-            let name = function.map_or("", |function| last_part(syntax.of(function)));
-            let arguments = value.child_by_field_name("arguments").map(children);
-            ["list", "dict", "set", "deque", "OrderedDict"].contains(&name)
-                && arguments.is_some_and(|all| all.is_empty())
-        }
-        _ => false,
-    })
 }
 
 fn location(source: Source<'_>, line: u32) -> Location {

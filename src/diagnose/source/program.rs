@@ -105,6 +105,13 @@ impl Imports {
         let found = found.filter(|((_, facts), is_reached)| *is_reached && facts.may_have(word));
         found.map(|((file, _), _)| file.clone()).collect()
     }
+
+    /// The files with some words.
+    pub fn having(&self, words: &[&str]) -> Vec<String> {
+        let files = self.files.iter();
+        let found = files.filter(|(_, facts)| words.iter().all(|word| facts.may_have(word)));
+        found.map(|(file, _)| file.clone()).collect()
+    }
 }
 
 impl Facts {

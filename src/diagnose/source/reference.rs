@@ -59,7 +59,7 @@ impl Reference<'_> {
         let found: Vec<Node<'s>> = syntax
             .bindings(function, variable)
             .into_iter()
-            .filter(|node| scope(*node) == Some(function))
+            .filter(|node| !is_declaration(*node) && is_of(syntax, *node, function, variable))
             .filter_map(|node| match bound_by(node) {
                 Some((shown, value)) => (!is_constant(value)).then_some(shown),
                 None => (!is_declared(node)).then_some(node),
@@ -70,6 +70,29 @@ impl Reference<'_> {
             _ => None,
         }
     }
+}
+
+/// True for `nonlocal x` and `global x`, which give it no value.
+fn is_declaration(variable: Node<'_>) -> bool {
+    let around = variable.parent().map_or("", |around| around.kind());
+    matches!(around, "nonlocal_statement" | "global_statement")
+}
+
+/// True if a name stands for the variable of a function: there, or in one within that declares it `nonlocal`.
+fn is_of(syntax: &Syntax, name: Node<'_>, function: Node<'_>, variable: &str) -> bool {
+    let mut at = scope(name);
+    while let Some(inner) = at.filter(|it| *it != function) {
+        let mut names = syntax.variables(inner, variable).into_iter();
+        let is_nonlocal = names.any(|it| {
+            let around = it.parent().map_or("", |around| around.kind());
+            around == "nonlocal_statement" && scope(it) == Some(inner)
+        });
+        if !is_nonlocal {
+            return false;
+        }
+        at = scope(inner);
+    }
+    at.is_some()
 }
 
 /// The lines of an expression's statement, around its beginning.

@@ -84,16 +84,28 @@ impl Sources {
     /// be read as it was, or if there are too many.
     pub fn load_having(&mut self, word: &str, known: &[String]) -> Option<Vec<String>> {
         let is_known = self.files.iter().any(|file| known.contains(file));
-        if self.is_typed_in || !is_known || self.files.len() > FILES {
-            return None;
-        }
+        let files = match is_known && !self.is_typed_in {
+            true => self.imports()?.around(known, word),
+            false => return None,
+        };
+        self.load_few(files)
+    }
+
+    /// Reads all files of the program that have some words, and names them; `None` if one cannot be read as it was, or if
+    /// there are too many.
+    pub fn load_all_having(&mut self, words: &[&str]) -> Option<Vec<String>> {
+        let files = self.imports()?.having(words);
+        self.load_few(files)
+    }
+
+    fn imports(&self) -> Option<&Imports> {
         let files = &self.files;
-        let imports = self.imports.get_or_init(|| Imports::of(files));
-        let files = imports.as_ref()?.around(known, word);
-        if files.len() > PARSED {
-            return None;
-        }
-        let are_read = files.iter().all(|file| self.load(file).is_some());
+        let imports = || (files.len() <= FILES).then(|| Imports::of(files))?;
+        self.imports.get_or_init(imports).as_ref()
+    }
+
+    fn load_few(&mut self, files: Vec<String>) -> Option<Vec<String>> {
+        let are_read = files.len() <= PARSED && files.iter().all(|file| self.load(file).is_some());
         are_read.then_some(files)
     }
 }

@@ -314,6 +314,11 @@ enum Own<'s> {
     No,
 }
 
+/// True for the first parameter of a method around a node: `self`.
+pub fn is_own_object(syntax: &Syntax, node: Node<'_>, variable: &str) -> bool {
+    matches!(own_object(syntax, node, variable), Own::Object(_))
+}
+
 /// Whether a variable is the first parameter of a method around a node.
 fn own_object<'s>(syntax: &Syntax, node: Node<'s>, variable: &str) -> Own<'s> {
     let method = functions_around(node).into_iter().find(|function| {
@@ -346,7 +351,11 @@ fn own_object<'s>(syntax: &Syntax, node: Node<'s>, variable: &str) -> Own<'s> {
 }
 
 /// The class of the file that a variable has an object of, by its only assignment.
-fn class_of_variable<'s>(syntax: &'s Syntax, node: Node<'s>, variable: &str) -> Option<Node<'s>> {
+pub fn class_of_variable<'s>(
+    syntax: &'s Syntax,
+    node: Node<'s>,
+    variable: &str,
+) -> Option<Node<'s>> {
     let within = scope(node).unwrap_or_else(|| syntax.root());
     let [binding] = syntax.bindings(within, variable)[..] else {
         return None;
