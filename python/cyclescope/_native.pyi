@@ -110,7 +110,8 @@ class Growth:
     @property
     def pattern(self) -> str:
         """``kept-with-graph``, ``evaluation-with-graph``, ``graph-retained``,
-        ``state-not-detached``, ``uncollectable-cycles``, ``gradients-never-cleared``,
+        ``state-not-detached``, ``uncollectable-cycles``, ``garbage-accumulates``,
+        ``gradients-never-cleared``,
         ``activations-kept-by-hook``, ``activation-on-module``, ``grad-fn-kept``,
         ``model-copies``, ``tensor-grows``, ``exceptions-kept``, ``container-grows``,
         ``objects-accumulate``, ``cache-without-limit``, ``threads-grow`` or ``files-grow``."""

@@ -8,9 +8,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::Inspector;
 use super::holding::Reaching;
 use super::live::Live;
+use super::naming::reference_names;
 use crate::capture::function_code;
 use crate::cpython::instances::instance_dict;
 use crate::cpython::{ObjectKind, dict_items, find_item};
+use crate::device::Frameworks;
 use crate::graph::ShortestPaths;
 
 /// How many references a accumulator may be away.
@@ -19,9 +21,11 @@ const LEVELS: usize = 8;
 const MOST: f64 = 0.6;
 /// Fewer ages than these are no growth.
 const FEW: usize = 3;
-/// So many objects that are alike and in one container are spoken of as one, if each has some ages.
+/// So many objects that are alike and in one container are spoken of as one, if each has some ages, and the oldest is at
+/// least this part of all ages away from the youngest: what an epoch adds for a while does not grow, but its container does.
 const ALIKE: usize = 4;
 const AGES_OF_EACH: usize = 2;
+const SPAN: f64 = 0.5;
 
 /// An object that keeps members of most ages, or is known to have kept some.
 pub(super) struct Accumulator {
@@ -57,6 +61,13 @@ impl Open<'_> {
     fn ages(&self, members: impl Iterator<Item = usize>) -> usize {
         let ages: FxHashSet<usize> = members.filter_map(|at| self.members[at].1).collect();
         ages.len()
+    }
+
+    /// How far the oldest is away from the youngest.
+    fn span(&self, members: impl Iterator<Item = usize>) -> usize {
+        let ages: Vec<usize> = members.filter_map(|at| self.members[at].1).collect();
+        let oldest = ages.iter().max().copied().unwrap_or_default();
+        oldest - ages.iter().min().copied().unwrap_or_default()
     }
 
     fn are_of_most_ages(&self, members: &[usize]) -> bool {
@@ -126,6 +137,7 @@ impl Live<'_> {
     pub(super) fn accumulators(
         &self,
         inspector: &Inspector,
+        frameworks: &Frameworks,
         paths: &ShortestPaths,
         members: &[(u32, Option<usize>)],
         known: &FxHashSet<u32>,
@@ -164,12 +176,19 @@ impl Live<'_> {
             let keepers = keepers.filter(|(node, _)| self.can_hold(inspector, **node));
             let mut order: Vec<(u32, usize)> =
                 keepers.map(|(node, it)| (*node, it.len())).collect();
+            // Of several with the same, such as the lists of a mock, the one that was told is told on.
             order.sort_by_cached_key(|&(node, count)| {
-                (std::cmp::Reverse(count), lengths[node as usize], node)
+                let is_new = !known.contains(&node);
+                (
+                    std::cmp::Reverse(count),
+                    is_new,
+                    lengths[node as usize],
+                    node,
+                )
             });
             // What was told to be in their container is told on.
             let mut told_by_container = FxHashSet::default();
-            for alike in self.alike(inspector, paths, &order, &above, &open) {
+            for alike in self.alike(inspector, frameworks, paths, &order, &above, &open) {
                 if known.contains(&alike.container) {
                     told_by_container.extend(alike.nodes);
                     continue;
@@ -217,16 +236,20 @@ impl Live<'_> {
     fn alike(
         &self,
         inspector: &Inspector,
+        frameworks: &Frameworks,
         paths: &ShortestPaths,
         order: &[(u32, usize)],
         above: &Reaching,
         open: &Open<'_>,
     ) -> Vec<Alike> {
         let ty = |node: u32| self.object(node).map(|it| it.get_type().as_ptr() as usize);
+        let whole = open.span((0..open.members.len()).filter(|&at| open.is_open[at]));
         let mut groups: BTreeMap<_, Vec<(u32, usize)>> = BTreeMap::new();
         for &(node, _) in order {
-            let ages = open.ages(open.of(&above[&node]).into_iter());
-            if ages < AGES_OF_EACH {
+            let members = open.of(&above[&node]);
+            let ages = open.ages(members.iter().copied());
+            let span = open.span(members.into_iter());
+            if ages < AGES_OF_EACH || (span as f64) < SPAN * whole as f64 {
                 continue;
             }
             let mut below = node;
@@ -245,16 +268,46 @@ impl Live<'_> {
             }
         }
         let mut found: Vec<Alike> = Vec::new();
-        for ((container, ..), mut nodes) in groups {
-            let most = nodes.iter().map(|it| it.1).max().unwrap_or_default();
-            nodes.retain(|(_, ages)| 2 * ages >= most);
-            if nodes.len() >= ALIKE {
-                let nodes = nodes.into_iter().map(|it| it.0).collect();
-                found.push(Alike { container, nodes });
+        for ((container, ..), nodes) in groups {
+            if nodes.len() < ALIKE {
+                continue;
+            }
+            // The `losses` of each, and the `outputs` of each.
+            let mut by_way: BTreeMap<Vec<String>, Vec<(u32, usize)>> = BTreeMap::new();
+            for (node, ages) in nodes {
+                let way = self.names_from_item(inspector, frameworks, paths, container, node);
+                by_way.entry(way).or_default().push((node, ages));
+            }
+            for mut nodes in by_way.into_values() {
+                let most = nodes.iter().map(|it| it.1).max().unwrap_or_default();
+                nodes.retain(|(_, ages)| 2 * ages >= most);
+                if nodes.len() >= ALIKE {
+                    let nodes = nodes.into_iter().map(|it| it.0).collect();
+                    found.push(Alike { container, nodes });
+                }
             }
         }
         found.sort_by_key(|it| std::cmp::Reverse(it.nodes.len()));
         found
+    }
+
+    /// The references on the way from an item of a container to an object.
+    fn names_from_item(
+        &self,
+        inspector: &Inspector,
+        frameworks: &Frameworks,
+        paths: &ShortestPaths,
+        container: u32,
+        node: u32,
+    ) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut below = node;
+        while let Some(holder) = paths.before(below).filter(|&it| it != container) {
+            let found = reference_names(inspector, frameworks, self, holder, &[below]);
+            names.extend(found.into_iter().map(|name| name.to_string()));
+            below = holder;
+        }
+        names
     }
 
     /// True for a container of the program's, not for the dictionary of an object's attributes.

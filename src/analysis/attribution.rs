@@ -19,8 +19,12 @@ impl Book {
             members: self.groups.members(group, length),
             known: told.filter_map(|told| told.holder_in(key)).collect(),
         };
-        let key = key.clone();
-        (Due { key, length }, grouping)
+        let due = Due {
+            key: key.clone(),
+            length,
+            is_growing: true,
+        };
+        (due, grouping)
     }
 
     /// The groups some of whose members are kept by what was told.

@@ -293,11 +293,7 @@ impl Book {
         let number = self.groups.steps.len();
         let mut due = Vec::new();
         for (key, group, growing) in self.groups.growing() {
-            let last = self.looked_at.get(key);
-            if last.is_some_and(|last| {
-                number - last.sample < WINDOW.max(last.sample / AGAIN)
-                    && group.bytes() < last.due_from
-            }) {
+            if !self.is_due(key, group) {
                 continue;
             }
             // Beside what is told already, which may be most of what grows, something else may have begun.
@@ -307,17 +303,35 @@ impl Book {
             let is_any_size = matches!(key.0, GroupKind::Graph | GroupKind::Function);
             for growing in [Some(growing), lately].into_iter().flatten() {
                 if is_any_size || growing.bytes as f64 >= min_bytes {
-                    let looked_at = LookedAt {
-                        sample: number,
-                        due_from: u64::MAX,
-                    };
-                    self.looked_at.insert(key.clone(), looked_at);
                     let length = growing.length;
                     due.push(self.grouping(key, group, length));
                 }
             }
         }
+        // What an owner keeps may have stopped growing in a group of which others release some, or the other way round.
+        for (mut told, grouping) in self.told_groups() {
+            let group = &self.groups.groups[&told.key];
+            if due.iter().all(|(it, _)| it.key != told.key) && self.is_due(&told.key, group) {
+                told.is_growing = false;
+                due.push((told, grouping));
+            }
+        }
+        for (group, _) in &due {
+            let looked_at = LookedAt {
+                sample: number,
+                due_from: u64::MAX,
+            };
+            self.looked_at.insert(group.key.clone(), looked_at);
+        }
         due
+    }
+
+    /// True if the last look at a group is long ago, or there is so much of it by now that one may be told.
+    fn is_due(&self, key: &Key, group: &Group<Name>) -> bool {
+        let since = |last: &LookedAt| self.groups.steps.len() - last.sample;
+        self.looked_at.get(key).is_none_or(|last| {
+            since(last) >= WINDOW.max(last.sample / AGAIN) || group.bytes() >= last.due_from
+        })
     }
 
     /// Has a group looked at again when one of its owners may keep enough to be told, of which the largest

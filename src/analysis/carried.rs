@@ -49,7 +49,7 @@ impl Look<'_, '_> {
             hidden: self.hidden_bytes(&kept),
             kept: self.bytes_of(&kept),
             evidence: format!(
-                "{} of its {} autograd nodes are from earlier steps{}",
+                "at least {} of its {} autograd nodes are from earlier steps{}",
                 first.older,
                 first.behind.len(),
                 self.as_are(first, others, &owner)

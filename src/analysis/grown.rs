@@ -157,7 +157,7 @@ pub(super) fn example_of(buffer: &DeviceBuffer) -> String {
 /// One look at the live heap, for what grows.
 pub(super) struct Look<'a, 'py> {
     pub inspector: &'a Inspector,
-    frameworks: &'a Frameworks,
+    pub(super) frameworks: &'a Frameworks,
     pub live: &'a Live<'py>,
     pub(super) graphs: Graphs<'a, 'py>,
     pub ways: ShortestPaths,
@@ -201,7 +201,7 @@ impl<'a, 'py> Look<'a, 'py> {
         same.then_some(node)
     }
 
-    fn buffer(&self, node: u32) -> Option<DeviceBuffer> {
+    pub(super) fn buffer(&self, node: u32) -> Option<DeviceBuffer> {
         let object = self.live.object(node)?;
         let verdict = self.frameworks.verdict_of(&object);
         let buffer = self
@@ -274,6 +274,9 @@ impl<'a, 'py> Look<'a, 'py> {
             .filter_map(|&member| Some((self.node(member.name)?, member)))
             .collect();
         let (mut all, mut keep) = self.diagnose_loops(group, &found);
+        let (garbage, known) = self.diagnose_garbage(group, &found);
+        all.extend(garbage);
+        keep.extend(known);
         let aged: Vec<(u32, Option<usize>)> =
             found.iter().map(|(node, it)| (*node, it.age)).collect();
         let some_recent = found.iter().any(|(_, it)| it.is_recent);
@@ -285,9 +288,9 @@ impl<'a, 'py> Look<'a, 'py> {
         let objects = &self.live.objects;
         let known = group.known.iter().filter_map(|&at| objects.number_at(at));
         let known: FxHashSet<u32> = known.collect();
-        let accumulators = self
-            .live
-            .accumulators(self.inspector, &self.ways, &aged, &known);
+        let accumulators =
+            self.live
+                .accumulators(self.inspector, self.frameworks, &self.ways, &aged, &known);
         for accumulator in accumulators {
             let holder = accumulator.node;
             if self.is_bounded(holder) || self.is_limited_cache(holder) {

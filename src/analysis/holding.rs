@@ -108,10 +108,11 @@ impl Live<'_> {
         }
     }
 
-    /// True for what may lead up to what a program keeps things in: the frames of calls that have ended, which
-    /// tracebacks keep, as well.
+    /// True for what may lead up to what a program keeps things in: classes, such as those in a registry, and the frames of
+    /// calls that have ended, which tracebacks keep, as well.
     pub(super) fn may_lead_up(&self, inspector: &Inspector, node: u32) -> bool {
         self.can_hold(inspector, node)
+            || self.is_kind(inspector, node, ObjectKind::Class)
             || !self.is_frame(node) && self.is_kind(inspector, node, ObjectKind::Frame)
     }
 

@@ -144,7 +144,13 @@ impl Search<'_, '_> {
         // The objects of a class keep it. Those of other classes that go with the targets are not looked for.
         let mut is_first = true;
         while !level.is_empty() {
-            let groups = self.referrers(&level, is_first, &mut is_complete);
+            let mut groups = self.referrers(&level, is_first, &mut is_complete);
+            if is_first && groups.len() > INSEPARABLE {
+                // Nobody deletes so many objects of a class one by one.
+                let is_class = |from: u32, to: &u32| live.objects.is_type_reference(from, *to);
+                groups.retain(|&from, tos| !tos.iter().all(|to| is_class(from, to)));
+                is_complete = false;
+            }
             is_first = false;
             let internal = self.internal_containers(groups.keys().copied());
             level.clear();

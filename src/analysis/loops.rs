@@ -12,7 +12,7 @@ use super::live::{Live, Loop};
 use crate::capture::{Classes, Place, describe, function_code, is_library_file};
 use crate::cpython::ObjectKind;
 use crate::diagnose::cohorts::Member;
-use crate::diagnose::growth;
+use crate::diagnose::growth::{self, GrowthPattern};
 use crate::graph::{ShortestPaths, components_with, hide_unless_code};
 use crate::model::redact::shorten;
 use crate::model::report::Location;
@@ -76,7 +76,12 @@ impl Live<'_> {
     }
 
     /// What an object is, and how much it tells of where its cycle was made: the program's functions tell most.
-    fn described(&self, inspector: &Inspector, classes: &mut Classes, node: u32) -> (u8, Loop) {
+    pub(super) fn described(
+        &self,
+        inspector: &Inspector,
+        classes: &mut Classes,
+        node: u32,
+    ) -> (u8, Loop) {
         let Some(object) = self.object(node) else {
             let words = "an object".to_owned();
             return (u8::MAX, Loop { words, cause: 0 });
@@ -102,8 +107,7 @@ impl Live<'_> {
         if inspector.redacts() {
             hide_unless_code(&mut label);
         }
-        let code = function_code(&inspector.builtins, &object);
-        let cause = code.map_or(object.get_type_ptr() as usize, |it| it.as_ptr() as usize);
+        let cause = cause_of(inspector, &object);
         let words = format!("{label}{}", place.unwrap_or_default());
         (rank, Loop { words, cause })
     }
@@ -118,8 +122,16 @@ impl Live<'_> {
     }
 }
 
+/// What the same code has made: the address of a function's code, or of the class of another object.
+pub(super) fn cause_of(inspector: &Inspector, object: &Bound<'_, PyAny>) -> usize {
+    let code = function_code(&inspector.builtins, object);
+    code.map_or(object.get_type_ptr() as usize, |it| it.as_ptr() as usize)
+}
+
 /// A member of a group, and where it is in the heap.
-type Located = (u32, Member<Name>);
+pub(super) type Located = (u32, Member<Name>);
+/// What to call the cause of a cycle, and its address.
+pub(super) type Cause = (String, usize);
 
 impl Look<'_, '_> {
     /// The members of a group in cycles that no collection frees, as [`Look::diagnose`] says of what accumulates some.
@@ -128,15 +140,26 @@ impl Look<'_, '_> {
         group: &Grouping,
         found: &[Located],
     ) -> (Vec<Diagnosis>, Vec<Kept>) {
-        let mut by_cause: BTreeMap<(&str, usize), Vec<Located>> = BTreeMap::new();
+        let mut by_cause: BTreeMap<Cause, Vec<Located>> = BTreeMap::new();
         let nodes: Vec<u32> = found.iter().map(|(node, _)| *node).collect();
         for at in self.live.held_by_python(&self.ways, &nodes) {
             let (node, member) = found[at];
             if let Some(told) = self.live.loop_to(&self.ways, node) {
-                let key = (&*told.words, told.cause);
+                let key = (told.words.clone(), told.cause);
                 by_cause.entry(key).or_default().push((node, member));
             }
         }
+        self.of_causes(group, found, by_cause, growth::UNCOLLECTABLE_CYCLES)
+    }
+
+    /// The members of a group by what caused them to stay.
+    pub(super) fn of_causes(
+        &self,
+        group: &Grouping,
+        found: &[Located],
+        by_cause: BTreeMap<Cause, Vec<Located>>,
+        pattern: GrowthPattern,
+    ) -> (Vec<Diagnosis>, Vec<Kept>) {
         let lately = found.iter().filter(|(_, it)| it.age.is_some()).count();
         let (mut all, mut keep) = (Vec::new(), Vec::new());
         for ((words, cause), members) in by_cause {
@@ -167,7 +190,7 @@ impl Look<'_, '_> {
                         false => self.memory_of(&nodes).1,
                     },
                     keeps,
-                    ..self.about(growth::UNCOLLECTABLE_CYCLES, words.to_owned(), first)
+                    ..self.about(pattern, words, first)
                 });
             }
         }

@@ -15,6 +15,7 @@ mod device_memory;
 mod edges;
 mod found;
 mod frozen;
+mod garbage;
 mod going;
 mod gradient_watch;
 mod graphs;

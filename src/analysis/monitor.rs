@@ -197,6 +197,9 @@ impl Inspector {
             let (groups, members): (Vec<Due>, Vec<Grouping>) = due.into_iter().unzip();
             for (group, (found, known)) in groups.iter().zip(self.diagnose(py, &members)?) {
                 monitor.book().attribute(&group.key, &known, &found);
+                if !group.is_growing {
+                    continue;
+                }
                 let largest = found.iter().map(|it| it.bytes).max().unwrap_or_default();
                 if (largest as f64) < monitor.min_bytes {
                     let mut book = monitor.book();

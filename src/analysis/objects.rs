@@ -180,9 +180,13 @@ impl<'py> Look<'_, 'py> {
             .collect();
         let aged: Vec<(u32, Option<usize>)> =
             found.iter().map(|&(node, age, _)| (node, age)).collect();
-        let accumulators =
-            self.live
-                .accumulators(self.inspector, &self.ways, &aged, &FxHashSet::default());
+        let accumulators = self.live.accumulators(
+            self.inspector,
+            self.frameworks,
+            &self.ways,
+            &aged,
+            &FxHashSet::default(),
+        );
         let (limited, accumulators): (Vec<_>, Vec<_>) = accumulators
             .into_iter()
             .filter(|it| self.is_named(it.node))

@@ -152,4 +152,6 @@ pub(super) fn other(diagnosis: Diagnosis) -> Finding {
 pub(super) struct Due {
     pub key: Key,
     pub length: usize,
+    /// False if it is looked at only to see whether who was told to keep some goes on.
+    pub is_growing: bool,
 }

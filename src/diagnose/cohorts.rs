@@ -223,22 +223,14 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
         later.count().max(STILL)
     }
 
-    /// True if a group has not grown in the last so many steps: nothing that came in them has stayed, or there is no
-    /// more of it than before.
-    pub fn has_stopped(&self, group: &Group<N>, steps: u64) -> bool {
+    /// True if nothing that came into a group in the last so many steps has stayed.
+    pub fn nothing_stays(&self, group: &Group<N>, steps: u64) -> bool {
         let samples = self.steps.len();
-        let Some(before) = samples.checked_sub(self.samples_of(steps) + 1) else {
-            return false;
-        };
-        let stays = |&&(_, born): &&(N, usize)| born > before && born + 1 < samples;
-        let low = |of: Part, end: usize| {
-            let last = group.totals[..=end].iter().rev().take(STILL);
-            last.map(of).min().unwrap_or_default()
-        };
-        let has_more = |of: Part| low(of, samples - 1) > low(of, before);
-        before >= WARM_UP
-            && (!group.alive.iter().any(|it| stays(&it))
-                || !has_more(|total| total.0) && !has_more(|total| total.1))
+        let before = samples.checked_sub(self.samples_of(steps) + 1);
+        before.is_some_and(|before| {
+            let mut alive = group.alive.iter();
+            before >= WARM_UP && !alive.any(|&(_, born)| born > before && born + 1 < samples)
+        })
     }
 
     /// How many steps each interval of the window has, the youngest first.
@@ -506,17 +498,17 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_grow_for_as_long_as_it_did_has_stopped() {
+    fn what_does_not_grow_for_as_long_as_it_did_nothing_stays() {
         let stops_at = |end: u32| {
             // Beside it one comes and goes.
             cohorts((0..40).map(|n| (0..n.min(end)).chain([1000 + n]).collect()))
         };
-        for (end, steps, has_stopped) in [(20, 10, true), (20, 30, false), (40, 10, false)] {
+        for (end, steps, nothing_stays) in [(20, 10, true), (20, 30, false), (40, 10, false)] {
             let counted = stops_at(end);
             let group = &counted.groups[&()];
             assert_eq!(
-                counted.has_stopped(group, steps),
-                has_stopped,
+                counted.nothing_stays(group, steps),
+                nothing_stays,
                 "{end} {steps}"
             );
         }
@@ -527,7 +519,7 @@ mod tests {
         }
         assert_eq!(rare.samples_of(20), 3);
         assert_eq!(rare.samples_of(340), 4);
-        assert!(!rare.has_stopped(&rare.groups[&()], 20));
+        assert!(!rare.nothing_stays(&rare.groups[&()], 20));
     }
 
     #[test]

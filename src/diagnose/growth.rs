@@ -51,6 +51,7 @@ pub const PATTERNS: &[GrowthPattern] = &[
     GRAPH_RETAINED,
     STATE_NOT_DETACHED,
     UNCOLLECTABLE_CYCLES,
+    GARBAGE_ACCUMULATES,
     GRADIENTS_NEVER_CLEARED,
     ACTIVATIONS_KEPT_BY_HOOK,
     ACTIVATION_ON_MODULE,
@@ -202,6 +203,36 @@ pub const UNCOLLECTABLE_CYCLES: GrowthPattern = GrowthPattern {
              values that the hook needs (`tensor.detach()`), or remove the hook when it has run \
              (`handle.remove()`). After `backward(create_graph=True)`, set `.grad` to None.",
     keeps_graphs: true,
+};
+
+/// # Garbage that waits for the garbage collector
+///
+/// Every step leaves tensors in a reference cycle, and no collection has freed them so far.
+///
+/// **Why it grows.** Objects in a cycle stay until the garbage collector finds them. It does not know how large
+/// they are, seldom looks at old objects, and never does after `gc.disable()`.
+///
+/// ```python
+/// class Batch:
+///     def __init__(self, data):
+///         self.data = data
+///         self.transform = lambda: self.data * 2
+/// ```
+///
+/// Instead, remove the cycle: `warn_tensor_cycles` and `find_tensor_cycles` say which reference it is.
+///
+/// ```python
+/// def transform(self):
+///     return self.data * 2
+/// ```
+///
+/// Until that is done, call `gc.collect()` now and then.
+pub const GARBAGE_ACCUMULATES: GrowthPattern = GrowthPattern {
+    name: "garbage-accumulates",
+    what: "{owner} is in garbage that waits for the garbage collector, more of it with every step",
+    advice: "It is in reference cycles: `cyclescope.find_tensor_cycles()` says which reference makes each, and what \
+             to change. Until then, `gc.collect()` frees it; after `gc.disable()`, nothing else does.",
+    keeps_graphs: false,
 };
 
 /// # Gradients that are never cleared

@@ -226,12 +226,18 @@ pub fn is_clean(report: &GrowthReport) -> bool {
     report.found.is_empty()
         && report.untold.is_empty()
         && !report.is_early()
+        && (grown_enough(report).is_none() || !report.stopped.is_empty())
         && resident_not_explained(report).is_none()
 }
 
 fn of_tensors(report: &GrowthReport) -> String {
     if let Some(note) = report.notes.first() {
         return note.clone();
+    }
+    if report.is_early() && report.steps == 0 {
+        return "too early to tell: no step was counted; `watch_growth()` counts calls of its `step()`, and \
+                `cyclescope run --growth` those of PyTorch's optimizers"
+            .to_owned();
     }
     if report.is_early() {
         return format!(
@@ -250,7 +256,7 @@ fn of_tensors(report: &GrowthReport) -> String {
         return format!("tensor memory did not grow in {steps} ({samples}){reported}");
     }
     let headline = format!("memory +{} in {steps}", human_bytes(grown));
-    if grown < LITTLE || grown <= fluctuation(report) {
+    if grown_enough(report).is_none() {
         return format!("{headline}, too little to say what it is ({samples}){reported}");
     }
     let mut left = 100.0;
@@ -312,6 +318,13 @@ fn reported(report: &GrowthReport) -> String {
         true => String::new(),
         false => format!("; reported: {}", names.join(", ")),
     }
+}
+
+/// By how many bytes tensor memory has grown, if that is enough to say what it is.
+pub fn grown_enough(report: &GrowthReport) -> Option<u64> {
+    let grown = u64::try_from(report.grown).ok()?;
+    let is_enough = grown >= LITTLE && grown > fluctuation(report);
+    (is_enough && report.notes.is_empty()).then_some(grown)
 }
 
 /// How many bytes go from one sample to the next in a quarter of the samples, or more: of growth by no more than that it is

@@ -105,7 +105,10 @@ def test_there_is_a_history_of_what_grows(tmp_path: Path) -> None:
 
 def test_nothing_that_grows_is_a_page_too() -> None:
     with cyclescope.LeakMonitor(every=1, devices="any", max_share=float("inf")) as monitor:
-        for needed in range(NEEDED, 0, -1):
+        assert "Too early to tell" in monitor.to_html()
+        assert "Too early to tell: no step was counted" in monitor.to_text()
+        monitor.step()
+        for needed in range(NEEDED - 1, 0, -1):
             assert "Too early to tell" in monitor.to_html(), needed
             said = f"Too early to tell: {NEEDED - needed} of {NEEDED} samples; growth can be found"
             assert f"{said} from step {NEEDED} on." in monitor.to_text()

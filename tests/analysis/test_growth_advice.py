@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -204,3 +205,26 @@ def test_rare_samples_do_not_delay_that() -> None:
             monitor.step()
     assert monitor.found == []
     assert "`cache` (no longer growing)" in monitor.headline
+
+
+class Sample:
+    """Can be referred to weakly."""
+
+
+def test_what_stays_for_as_long_as_its_key_is_let_go_of_by_that() -> None:
+    samples: list[Sample] = []
+    features: weakref.WeakKeyDictionary[Sample, torch.Tensor] = weakref.WeakKeyDictionary()
+    with watched() as monitor:
+        for _ in range(30):
+            samples.append(Sample())
+            features[samples[-1]] = torch.ones(64)
+            monitor.step()
+    told = of_tensors(monitor)
+    assert "`features`" in told.owner
+    assert "goes when its key does" in told.advice
+    assert "deque" not in told.advice
+
+
+def test_the_largest_is_the_example() -> None:
+    told = keep(lambda: [torch.ones(1), torch.ones(64), torch.ones(2)])
+    assert told.example == "float32[64] on cpu"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import re
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -66,6 +67,45 @@ def test_what_each_of_them_has_is_named() -> None:
     assert "in 6 such containers" in found.summary
 
 
+class Epoch:
+    def __init__(self) -> None:
+        self.train: list[Any] = []
+        self.val: list[Any] = []
+
+
+@needs_torch
+@pytest.mark.parametrize("kind", [Epoch, lambda: {"train": [], "val": []}], ids=["object", "dict"])
+def test_what_one_epoch_fills_does_not_grow_but_the_list_of_epochs(kind: Any) -> None:
+    epochs: list[Any] = []
+
+    def step(number: int) -> None:
+        if number % 30 == 0:
+            epochs.append(kind())
+        epoch = epochs[-1] if isinstance(epochs[-1], dict) else vars(epochs[-1])
+        epoch["train"].append(torch.ones(4000))
+        epoch["val"].append(torch.ones(1000))
+
+    monitor = watched(600, step, every=10)
+    (found,) = monitor.found
+    assert re.search(r"`epochs` in `\w+`[^→]*$", found.owner), found.owner
+    assert "100 % explained by `epochs`" in monitor.headline, monitor.headline
+
+
+@needs_torch
+def test_those_that_differ_in_name_are_not_alike() -> None:
+    shards = [Epoch() for _ in range(6)]
+
+    def step(_: int) -> None:
+        for shard in shards:
+            shard.train.append(torch.ones(500))
+            shard.val.append(torch.ones(250))
+
+    found = {it.owner.split(" → ")[-1]: it for it in watched(40, step).found}
+    assert set(found) == {".train", ".val"}
+    assert all("in 6 such containers" in it.summary for it in found.values())
+    assert found[".train"].bytes == 2 * found[".val"].bytes
+
+
 @needs_torch
 @pytest.mark.parametrize("count", [2, 3])
 def test_a_few_are_named_one_by_one(count: int) -> None:
@@ -107,6 +147,39 @@ def test_a_full_window_is_said_to_have_stopped_and_not_to_have_released() -> Non
     assert "has released" not in monitor.to_text()
     assert "has stopped growing" in monitor.to_text()
     assert "explained by `window` (no longer growing)" in monitor.headline
+
+
+@needs_torch
+def test_what_others_release_does_not_stop_what_grows() -> None:
+    kept: list[Any] = []
+    old = [torch.ones(5000) for _ in range(400)]
+
+    def step(_: int) -> None:
+        kept.append(torch.ones(5000))
+        if len(kept) > 20:
+            del old[:6]
+
+    monitor = watched(60, step)
+    (found,) = monitor.found
+    assert "`kept`" in found.owner
+    assert "has stopped growing" not in monitor.to_text()
+    assert len(kept) == 60
+
+
+@needs_torch
+def test_what_stops_beside_what_comes_and_goes_is_said_to_have_stopped() -> None:
+    kept: list[Any] = []
+    lately: collections.deque[Any] = collections.deque(maxlen=40)
+
+    def step(number: int) -> None:
+        if number < 20:
+            kept.append(torch.ones(5000))
+        lately.append(torch.ones(5000))
+
+    monitor = watched(90, step)
+    assert monitor.found == []
+    assert "`kept`" in monitor.to_text()
+    assert "has stopped growing" in monitor.to_text()
 
 
 PROGRAM = """\
@@ -160,6 +233,41 @@ def test_memory_that_came_at_once_is_not_said_to_grow() -> None:
     said = said_of("number == 30 and kept.update(x=b'1' * 50_000_000)")
     assert "resident memory +" not in said.splitlines()[0]
     assert "No growth was found" in said
+
+
+class Registered:
+    registry: ClassVar[list[Any]] = []
+
+    def __init_subclass__(cls) -> None:
+        Registered.registry.append(cls)
+
+
+@needs_torch
+def test_classes_in_a_registry_have_an_owner() -> None:
+    def step(_: int) -> None:
+        type("Task", (Registered,), {"table": torch.zeros(5000)})
+
+    try:
+        (found,) = [it for it in watched(30, step).found if it.tensors]
+        assert "Registered" in found.owner
+        assert found.owner.endswith(".registry")
+    finally:
+        Registered.registry.clear()
+
+
+@needs_torch
+def test_growth_of_which_nothing_is_known_is_not_said_to_be_none() -> None:
+    kept: list[Any] = []
+
+    def step(number: int) -> None:
+        if number in (5, 21):
+            kept.extend(torch.ones(100_000) for _ in range(8))
+
+    monitor = watched(30, step)
+    assert monitor.found == []
+    assert "not explained" in monitor.headline
+    assert "No growth was found" not in monitor.to_text()
+    assert "No growth was found" not in monitor.to_html()
 
 
 @needs_torch

@@ -7,6 +7,7 @@ be told of a program.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import random
 import sys
 from collections.abc import Callable
@@ -44,6 +45,26 @@ def longer_past(steps: int, on_step: OnStep) -> None:
     for _ in range(steps):
         past = torch.cat([past, torch.ones(1, 2048)])
         on_step()
+
+
+class Batch:
+    def __init__(self) -> None:
+        self.data = block()
+        self.transform = lambda: self.data * 2
+
+
+def waiting_garbage(steps: int, on_step: OnStep) -> None:
+    """Cycles that the garbage collector would free, but it is disabled."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for _ in range(steps):
+            Batch()
+            on_step()
+    finally:
+        if was_enabled:
+            gc.enable()
+        gc.collect()
 
 
 def longer_keys(steps: int, on_step: OnStep) -> None:

@@ -97,7 +97,7 @@ impl Book {
                 let look = self.groups.steps.get(looked_at.saturating_sub(1));
                 let since = look.map_or(0, |look| look.saturating_sub(*grew_at));
                 since >= told.window
-                    || group.is_some_and(|it| self.groups.has_stopped(it, told.window))
+                    || group.is_some_and(|it| self.groups.nothing_stays(it, told.window))
             }
             Followed::Longer(family) => {
                 let line = self.lengths.get(family);

@@ -23,6 +23,9 @@ use crate::model::redact::shorten;
 /// So many tensors are looked at to see whether they are views.
 const VIEWS: usize = 32;
 
+/// Of so many the largest is the example.
+const SHOWN: usize = 32;
+
 /// The device of tensors on the host.
 const HOST: &str = "cpu";
 
@@ -70,7 +73,8 @@ impl Look<'_, '_> {
         members: &[u32],
     ) -> Diagnosis {
         let owner = self.owner(accumulator);
-        let about = |pattern| self.about(pattern, owner.clone(), members[0]);
+        let shown = self.largest(members);
+        let about = |pattern| self.about(pattern, owner.clone(), shown);
         if kind == GroupKind::Function {
             return about(growth::GRAD_FN_KEPT);
         }
@@ -91,6 +95,9 @@ impl Look<'_, '_> {
         }
         if self.is_cache(accumulator) {
             return about(growth::CACHE_WITHOUT_LIMIT);
+        }
+        if self.has_weak_keys(accumulator) {
+            return about(growth::variants::WEAK_KEYS_STAY);
         }
         let found = about(growth::CONTAINER_GROWS);
         let is_on_host = found.device == HOST;
@@ -120,6 +127,22 @@ impl Look<'_, '_> {
             },
             false => found,
         }
+    }
+
+    /// True for what a `WeakKeyDictionary` keeps its entries in (Lib/weakref.py).
+    fn has_weak_keys(&self, accumulator: u32) -> bool {
+        // Up to CPython 3.10, and later once it is asked for, the dictionary of its attributes lies between.
+        let above = std::iter::successors(Some(accumulator), |&it| self.ways.before(it));
+        let mut near = above.skip(1).take(2).filter_map(|it| self.live.object(it));
+        near.any(|it| self.inspector.type_name(&it) == "weakref.WeakKeyDictionary")
+    }
+
+    /// The first of those that have most bytes: beside the state of an optimizer are counts of its steps.
+    fn largest(&self, members: &[u32]) -> u32 {
+        let bytes = |node: u32| self.buffer(node).map_or(0, |buffer| buffer.bytes);
+        let first = members.iter().copied().take(SHOWN);
+        let largest = first.rev().max_by_key(|&node| bytes(node));
+        largest.unwrap_or(members[0])
     }
 
     /// What grows by its place: the hooks that PyTorch calls, the parameters of an optimizer, or its state.

@@ -15,6 +15,13 @@ pub const CONTAINER_GROWS_ON_HOST: GrowthPattern = GrowthPattern {
     ..CONTAINER_GROWS
 };
 
+/// As [`CONTAINER_GROWS`], of what stays for as long as a key.
+pub const WEAK_KEYS_STAY: GrowthPattern = GrowthPattern {
+    advice: "An entry goes when its key does: what keeps the keys keeps the tensors. Delete the keys when they are \
+             no longer needed, or keep fewer of them. `cyclescope.why_alive(key)` says what keeps one.",
+    ..CONTAINER_GROWS
+};
+
 /// As [`CONTAINER_GROWS`], of views that show a small part of what they keep.
 pub const VIEWS_ACCUMULATE: GrowthPattern = GrowthPattern {
     what: "{owner} accumulates tensors that are views of larger storages",

@@ -13,7 +13,7 @@ use crate::render::html::live::chart::{Curve, Layer, Measure, curves, stacked};
 use crate::render::html::live::{Page, facts, section};
 use crate::render::html::parts::{entry, with_code};
 use crate::render::live_sentences::{
-    cleared, counters, growth_headline, is_clean, sampled, sentence, stopped,
+    cleared, counters, grown_enough, growth_headline, is_clean, sampled, sentence, stopped,
 };
 use crate::render::resident::advice_on_resident;
 
@@ -72,6 +72,9 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
         title: match count {
             0 if early => "Too early to tell".to_owned(),
             0 if is_clean(report) => "No growth was found".to_owned(),
+            0 if report.untold.is_empty() && grown_enough(report).is_some() => {
+                "Memory grew, and its owner is not known".to_owned()
+            }
             0 if report.untold.is_empty() => "Resident memory grows".to_owned(),
             0 => "Nothing to report".to_owned(),
             1 if report.found[0].growth.bytes_per_step >= 1.0 => {

@@ -1,0 +1,75 @@
+//! Tensors in garbage that waits for the garbage collector: what grows where that is disabled, or seldom runs.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::grown::{Diagnosis, Grouping, Kept, Look};
+use super::loops::{Cause, Located, cause_of};
+use crate::capture::Classes;
+use crate::diagnose::growth;
+
+/// So many references away from a tensor is looked for what to call its garbage.
+const LEVELS: usize = 4;
+/// So many objects are looked at for that.
+const FEW: usize = 16;
+
+impl Look<'_, '_> {
+    /// The members of a group that no root leads to, as [`Look::diagnose`] says of what accumulates some.
+    pub(super) fn diagnose_garbage(
+        &self,
+        group: &Grouping,
+        found: &[Located],
+    ) -> (Vec<Diagnosis>, Vec<Kept>) {
+        let is_garbage = |node: u32| !self.ways.reaches(node) && !self.live.is_own(node);
+        let members = found.iter().filter(|(node, _)| is_garbage(*node));
+        let members: Vec<&Located> = members.collect();
+        if members.is_empty() {
+            return (Vec::new(), Vec::new());
+        }
+        let graph = self.live.graph();
+        let mut holders: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        for from in (0..graph.node_count() as u32).filter(|&it| is_garbage(it)) {
+            for &to in graph.targets(from).iter().filter(|&&to| to != from) {
+                holders.entry(to).or_default().push(from);
+            }
+        }
+        let mut classes = Classes::default();
+        // Of the objects that the same code has made, one tells as much as all.
+        let mut known: FxHashMap<usize, (u8, String)> = FxHashMap::default();
+        let mut by_cause: BTreeMap<Cause, Vec<Located>> = BTreeMap::new();
+        for &&(node, member) in &members {
+            let told = near(&holders, node).into_iter().filter_map(|near| {
+                let cause = cause_of(self.inspector, &self.live.object(near)?);
+                let (rank, words) = known.entry(cause).or_insert_with(|| {
+                    let (rank, told) = self.live.described(self.inspector, &mut classes, near);
+                    (rank, told.words)
+                });
+                Some((*rank, words.clone(), cause))
+            });
+            if let Some((_, words, cause)) = told.min_by_key(|it| it.0) {
+                let members = by_cause.entry((words, cause)).or_default();
+                members.push((node, member));
+            }
+        }
+        self.of_causes(group, found, by_cause, growth::GARBAGE_ACCUMULATES)
+    }
+}
+
+/// What leads to a node, the nearest first.
+fn near(holders: &FxHashMap<u32, Vec<u32>>, node: u32) -> Vec<u32> {
+    let mut seen: FxHashSet<u32> = FxHashSet::from_iter([node]);
+    let (mut found, mut level) = (Vec::new(), vec![node]);
+    for _ in 0..LEVELS {
+        let above = level
+            .iter()
+            .flat_map(|it| holders.get(it).into_iter().flatten());
+        level = above.copied().filter(|&it| seen.insert(it)).collect();
+        found.extend(&level);
+        if found.len() > FEW {
+            break;
+        }
+    }
+    found.truncate(FEW);
+    found
+}
