@@ -26,6 +26,8 @@ const FEW: usize = 3;
 const ALIKE: usize = 4;
 const AGES_OF_EACH: usize = 2;
 const SPAN: f64 = 0.5;
+/// A dictionary with no more items may be one of facts.
+const FACTS: usize = 8;
 
 /// An object that keeps members of most ages, or is known to have kept some.
 pub(super) struct Accumulator {
@@ -272,13 +274,15 @@ impl Live<'_> {
             if nodes.len() < ALIKE {
                 continue;
             }
-            // The `losses` of each, and the `outputs` of each.
+            // The `losses` of each, and the `outputs` of each; but not those of each session's number.
             let mut by_way: BTreeMap<Vec<String>, Vec<(u32, usize)>> = BTreeMap::new();
             for (node, ages) in nodes {
                 let way = self.names_from_item(inspector, frameworks, paths, container, node);
                 by_way.entry(way).or_default().push((node, ages));
             }
-            for mut nodes in by_way.into_values() {
+            let (several, few): (Vec<_>, Vec<_>) =
+                by_way.into_values().partition(|nodes| nodes.len() >= ALIKE);
+            for mut nodes in several.into_iter().chain([few.concat()]) {
                 let most = nodes.iter().map(|it| it.1).max().unwrap_or_default();
                 nodes.retain(|(_, ages)| 2 * ages >= most);
                 if nodes.len() >= ALIKE {
@@ -291,7 +295,8 @@ impl Live<'_> {
         found
     }
 
-    /// The references on the way from an item of a container to an object.
+    /// The references on the way from an item of a container to an object, but for the items of further containers: only a
+    /// small dictionary may be one of facts, each by its name.
     fn names_from_item(
         &self,
         inspector: &Inspector,
@@ -303,8 +308,12 @@ impl Live<'_> {
         let mut names = Vec::new();
         let mut below = node;
         while let Some(holder) = paths.before(below).filter(|&it| it != container) {
-            let found = reference_names(inspector, frameworks, self, holder, &[below]);
-            names.extend(found.into_iter().map(|name| name.to_string()));
+            let is_dict = self.is_kind(inspector, holder, ObjectKind::Dict);
+            let is_small = is_dict && self.graph().targets(holder).len() <= 2 * FACTS;
+            if is_small || !self.has_items(inspector, paths, holder) {
+                let found = reference_names(inspector, frameworks, self, holder, &[below]);
+                names.extend(found.into_iter().map(|name| name.to_string()));
+            }
             below = holder;
         }
         names

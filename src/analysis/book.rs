@@ -70,6 +70,8 @@ pub(super) struct Book {
     looked_into: FxHashMap<usize, (u64, u64)>,
     /// When a group that grows was last looked at.
     looked_at: FxHashMap<Key, LookedAt>,
+    /// The number of the sample of the last look at each, also at those that did not grow then.
+    looked_after: FxHashMap<Key, usize>,
     /// What the last look at a type with more and more objects has shown, by the address of the type.
     looks: FxHashMap<usize, LookAtType>,
     /// At each sample, how many autograd functions were older than the one before.
@@ -311,12 +313,25 @@ impl Book {
         // What an owner keeps may have stopped growing in a group of which others release some, or the other way round.
         for (mut told, grouping) in self.told_groups() {
             let group = &self.groups.groups[&told.key];
-            if due.iter().all(|(it, _)| it.key != told.key) && self.is_due(&told.key, group) {
+            let last = self
+                .looked_after
+                .get(&told.key)
+                .copied()
+                .unwrap_or_default();
+            let is_due = number - last >= WINDOW.max(last / AGAIN);
+            if due.iter().all(|(it, _)| it.key != told.key)
+                && is_due
+                && self.is_due(&told.key, group)
+            {
                 told.is_growing = false;
                 due.push((told, grouping));
             }
         }
         for (group, _) in &due {
+            self.looked_after.insert(group.key.clone(), number);
+            if !group.is_growing {
+                continue;
+            }
             let looked_at = LookedAt {
                 sample: number,
                 due_from: u64::MAX,

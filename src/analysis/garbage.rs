@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::grown::{Diagnosis, Grouping, Kept, Look};
+use super::live::Loop;
 use super::loops::{Cause, Located, cause_of};
 use crate::capture::Classes;
+use crate::cpython::ObjectKind;
 use crate::diagnose::growth;
 
 /// So many references away from a tensor is looked for what to call its garbage.
@@ -35,17 +37,21 @@ impl Look<'_, '_> {
             }
         }
         let mut classes = Classes::default();
-        // Of the objects that the same code has made, one tells as much as all.
-        let mut known: FxHashMap<usize, (u8, String)> = FxHashMap::default();
+        // Of the functions of one code, and of the instances of a class, one tells as much as all.
+        let mut known: FxHashMap<usize, (u8, Loop)> = FxHashMap::default();
         let mut by_cause: BTreeMap<Cause, Vec<Located>> = BTreeMap::new();
         for &&(node, member) in &members {
             let told = near(&holders, node).into_iter().filter_map(|near| {
-                let cause = cause_of(self.inspector, &self.live.object(near)?);
-                let (rank, words) = known.entry(cause).or_insert_with(|| {
-                    let (rank, told) = self.live.described(self.inspector, &mut classes, near);
-                    (rank, told.words)
-                });
-                Some((*rank, words.clone(), cause))
+                let object = self.live.object(near)?;
+                let mut described = || self.live.described(self.inspector, &mut classes, near);
+                let (rank, told) = match self.inspector.kind(&object) {
+                    ObjectKind::Function | ObjectKind::Instance => known
+                        .entry(cause_of(self.inspector, &object))
+                        .or_insert_with(described)
+                        .clone(),
+                    _ => described(),
+                };
+                Some((rank, told.words, told.cause))
             });
             if let Some((_, words, cause)) = told.min_by_key(|it| it.0) {
                 let members = by_cause.entry((words, cause)).or_default();
@@ -64,12 +70,9 @@ fn near(holders: &FxHashMap<u32, Vec<u32>>, node: u32) -> Vec<u32> {
         let above = level
             .iter()
             .flat_map(|it| holders.get(it).into_iter().flatten());
-        level = above.copied().filter(|&it| seen.insert(it)).collect();
+        let above = above.copied().filter(|&it| seen.insert(it));
+        level = above.take(FEW - found.len()).collect();
         found.extend(&level);
-        if found.len() > FEW {
-            break;
-        }
     }
-    found.truncate(FEW);
     found
 }

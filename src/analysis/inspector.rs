@@ -192,7 +192,7 @@ impl Inspector {
 
     /// Completes a report outside of the collection: the rank of the process, and the library that each leak
     /// belongs to, the program's own lines. Redacts it if asked to; then no source is read.
-    /// Only leaks to keep stay, of which is known whether they may be the program's.
+    /// Leaks that are not to be kept are removed, once it is known whose they may be.
     pub(crate) fn finish(
         report: &mut Report,
         redacted: bool,

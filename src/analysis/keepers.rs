@@ -148,8 +148,9 @@ impl Search<'_, '_> {
             if is_first && groups.len() > INSEPARABLE {
                 // Nobody deletes so many objects of a class one by one.
                 let is_class = |from: u32, to: &u32| live.objects.is_type_reference(from, *to);
+                let before = groups.len();
                 groups.retain(|&from, tos| !tos.iter().all(|to| is_class(from, to)));
-                is_complete = false;
+                is_complete &= groups.len() == before;
             }
             is_first = false;
             let internal = self.internal_containers(groups.keys().copied());

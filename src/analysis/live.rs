@@ -6,6 +6,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::OnceCell;
 
 use super::Inspector;
 use super::busy::busy;
@@ -84,6 +85,7 @@ pub enum Root {
 }
 
 /// A cycle that no collection frees, by one of its objects.
+#[derive(Clone)]
 pub(super) struct Loop {
     /// What that object is.
     pub words: String,
@@ -128,6 +130,8 @@ pub struct Live<'py> {
     pub made: FxHashSet<u32>,
     /// The arrays that hold objects, which their type does not tell of: what they refer to, Python sees.
     pub arrays: FxHashSet<u32>,
+    /// What is no array and has the memory of one, once that was asked.
+    pub(super) bases_of_arrays: OnceCell<FxHashSet<u32>>,
     /// Those that are roots as they are in a cycle that no collection frees.
     pub(super) loops: FxHashMap<u32, Loop>,
     /// Objects of which a reference from C++ was accounted for: the collector takes them for objects in use.
@@ -241,6 +245,7 @@ impl<'py> Live<'py> {
             is_notebook: is_notebook(py),
             frame_nodes: Vec::new(),
             late: FxHashSet::default(),
+            bases_of_arrays: OnceCell::new(),
             holders_first: FxHashMap::default(),
             functions: Vec::new(),
             functions_are_complete: true,

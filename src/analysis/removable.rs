@@ -6,7 +6,7 @@ use pyo3::types::PyFrozenSet;
 use super::Inspector;
 use super::live::{Extra, Live};
 use super::naming::is_part_of_context;
-use crate::capture::{ReferenceName, has_frozen_class};
+use crate::capture::{ReferenceName, class_name, has_frozen_class};
 use crate::cpython::instances::inline_values;
 use crate::cpython::{ObjectKind, class_items, items, text_of};
 
@@ -49,7 +49,7 @@ impl Live<'_> {
         ) {
             return !OF_OTHERS.contains(&hidden.as_str()) && !OF_TENSOR.contains(&hidden.as_str());
         }
-        if self.is_memory_of_array(from) {
+        if self.is_memory_of_array(inspector, from) {
             return false;
         }
         // Copies of a context share its values. Each gives its own up, by `ContextVar.set()`, but no part of them.
@@ -83,12 +83,19 @@ impl Live<'_> {
 
     /// True for an object of which an array has its memory, and which gives that away only with the array, such as the
     /// `DummyArray` of `as_strided` (numpy/lib/_stride_tricks_impl.py).
-    fn is_memory_of_array(&self, node: u32) -> bool {
-        let is_base = |from: u32| {
-            let name = self.hidden.get(&(from, node));
-            matches!(name, Some(ReferenceName::Attribute(name)) if name == "base")
-        };
-        self.graph().sources(node).into_iter().any(is_base)
+    fn is_memory_of_array(&self, inspector: &Inspector, node: u32) -> bool {
+        let bases = self.bases_of_arrays.get_or_init(|| {
+            let hidden = self.hidden.iter();
+            let bases = hidden.filter(
+                |(_, name)| matches!(name, ReferenceName::Attribute(name) if name == "base"),
+            );
+            let bases = bases.map(|((_, to), _)| *to);
+            // Another array has its items for itself.
+            bases
+                .filter(|&to| !is_array(inspector, self.object(to)))
+                .collect()
+        });
+        bases.contains(&node)
     }
 
     /// True for the dict of what the memory of a `ctypes` object points to: without an item of it, a pointer dangles
@@ -113,6 +120,13 @@ impl Live<'_> {
         let object = self.object(node);
         object.is_some_and(|it| is_part_of_context(&inspector.type_name(&it), &it))
     }
+}
+
+/// True for an array of NumPy, or of a class that derives from it.
+fn is_array(inspector: &Inspector, object: Option<Bound<'_, PyAny>>) -> bool {
+    let mro = object.and_then(|it| inspector.builtins.type_mro.get(it.get_type().as_any()));
+    let mut classes = mro.iter().flat_map(items);
+    classes.any(|class| class_name(&inspector.builtins, &class) == "numpy.ndarray")
 }
 
 /// True if the class of an object, or one that it derives from, lists a slot of this name.

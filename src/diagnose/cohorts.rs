@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_grow_for_as_long_as_it_did_nothing_stays() {
+    fn nothing_stays_where_what_comes_goes() {
         let stops_at = |end: u32| {
             // Beside it one comes and goes.
             cohorts((0..40).map(|n| (0..n.min(end)).chain([1000 + n]).collect()))

@@ -231,7 +231,7 @@ pub const GARBAGE_ACCUMULATES: GrowthPattern = GrowthPattern {
     name: "garbage-accumulates",
     what: "{owner} is in garbage that waits for the garbage collector, more of it with every step",
     advice: "It is in reference cycles: `cyclescope.find_tensor_cycles()` says which reference makes each, and what \
-             to change. Until then, `gc.collect()` frees it; after `gc.disable()`, nothing else does.",
+             to change. Until then, `gc.collect()` frees it.",
     keeps_graphs: false,
 };
 

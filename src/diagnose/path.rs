@@ -246,6 +246,7 @@ fn words(root: &NamedRoot, nodes: &[&LeakNode], edges: &[&ReferenceName]) -> Str
         annotate(&mut parts, nodes.get(1).copied());
     }
     let mut left_out = 0;
+    let mut is_unnamed = !is_named;
     while from < edges.len() {
         let is_first = from == 0;
         let node = nodes.get(from + 1).copied();
@@ -270,17 +271,18 @@ fn words(root: &NamedRoot, nodes: &[&LeakNode], edges: &[&ReferenceName]) -> Str
                 }
                 _ => {
                     // What has no name is said of the object, behind it.
-                    let named_from = usize::from(!is_named);
+                    let named_from = usize::from(is_unnamed);
                     let edge = edge_words(edges[from], false);
                     let way = parts[named_from..].iter().chain([&edge]);
                     let way = way.map(String::as_str).collect::<Vec<_>>().join(" → ");
-                    match is_named {
-                        true => way,
-                        false => format!("{way} ({})", parts[0]),
+                    match is_unnamed {
+                        true => format!("{way} ({})", parts[0]),
+                        false => way,
                     }
                 }
             };
             parts = vec![format!("{local}, kept by the traceback in {holder}")];
+            is_unnamed = false;
             from = next;
             if from < edges.len() {
                 annotate(&mut parts, nodes.get(from).copied());

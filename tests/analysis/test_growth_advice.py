@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import weakref
 from collections.abc import Callable
 
@@ -228,3 +229,47 @@ def test_what_stays_for_as_long_as_its_key_is_let_go_of_by_that() -> None:
 def test_the_largest_is_the_example() -> None:
     told = keep(lambda: [torch.ones(1), torch.ones(64), torch.ones(2)])
     assert told.example == "float32[64] on cpu"
+
+
+def test_a_list_that_a_weak_key_has_is_the_owner() -> None:
+    model = Sample()
+    losses: weakref.WeakKeyDictionary[Sample, list[torch.Tensor]] = weakref.WeakKeyDictionary()
+    with watched() as monitor:
+        for _ in range(30):
+            losses.setdefault(model, []).append(torch.ones(64))
+            monitor.step()
+    assert "goes when its key does" not in of_tensors(monitor).advice
+
+
+class First:
+    def __init__(self) -> None:
+        self.data = torch.ones(64)
+        self.callback = self.called
+
+    def called(self) -> None:
+        pass
+
+
+class Second:
+    def __init__(self) -> None:
+        self.data = torch.ones(64)
+        self.callback = self.called
+
+    def called(self) -> None:
+        pass
+
+
+def test_garbage_is_told_by_what_makes_it() -> None:
+    gc.disable()
+    try:
+        with watched() as monitor:
+            for _ in range(30):
+                First()
+                Second()
+                monitor.step()
+    finally:
+        gc.enable()
+    told = [it for it in monitor.found if it.pattern == "garbage-accumulates"]
+    assert sorted("Second" in it.owner for it in told) == [False, True]
+    assert {it.tensors for it in told} == {told[0].tensors}
+    gc.collect()

@@ -92,6 +92,18 @@ def test_what_one_epoch_fills_does_not_grow_but_the_list_of_epochs(kind: Any) ->
 
 
 @needs_torch
+def test_lists_of_sessions_by_number_are_one_owner() -> None:
+    sessions: list[dict[str, Any]] = [{f"s{user}": Shard()} for user in range(8)]
+
+    def step(number: int) -> None:
+        for session in sessions[number % 8].values():
+            session.items.append(torch.ones(500))
+
+    (found,) = watched(120, step).found
+    assert "`sessions`" in found.owner
+
+
+@needs_torch
 def test_those_that_differ_in_name_are_not_alike() -> None:
     shards = [Epoch() for _ in range(6)]
 

@@ -235,3 +235,24 @@ def test_a_class_that_an_object_of_another_class_has_is_not_garbage() -> None:
     report = cyclescope.why_alive(vars(seen())["method"])
     assert "garbage" not in report.to_text().split("\n")[0]
     del held
+
+
+def test_many_holders_of_an_object_are_all_known() -> None:
+    thing = Thing()
+    held = [[thing] for _ in range(5000)]
+    seen = weakref.ref(thing)
+    del thing
+    report = cyclescope.why_alive(seen())
+    assert report.is_enough
+    del held
+
+
+def test_an_item_of_an_array_of_objects_can_be_removed() -> None:
+    held = numpy.array([Thing(), None], dtype=object)
+    view = held[:1]
+    seen = weakref.ref(held[0])
+    words = keepers_of(seen)
+    assert all("[0]" in it for it in words), words
+    held[0] = None
+    assert seen() is None
+    assert view[0] is None

@@ -47,6 +47,15 @@ FILLED = {
     "the same key": ('{"it": self.data.shape}', 'self.parts["it"] = owner', True),
     "other keys beside it": ('{"at": numpy.ones(1), "to": [1]}', 'self.parts["it"] = owner', False),
     "a constant of the same key": ('{"it": 1, "to": [1]}', 'self.parts["it"] = owner', False),
+    "slots by a comprehension": ("[None for _ in range(4)]", "self.parts[2] = owner", False),
+    "deque of nothing": ("collections.deque([], 4)", "self.parts.append(owner)", False),
+    "deque of something": (
+        "collections.deque([self.data])",
+        "self.parts.append(owner)",
+        True,
+    ),
+    "a key of a call": ("dict()", "self.parts[owner] = 1", False),
+    "a part of a key": ("{}", 'self.parts["it", owner] = 1', False),
     "a key": ("{1: 2}", "self.parts[owner] = 1", False),
     "a key beside others": ("{}", "self.parts[1] = owner.data; self.parts[owner] = 1", False),
     "a key by default": ("{}", "self.parts.setdefault(owner, 1)", False),
@@ -117,6 +126,27 @@ def go(data):
     failure = None
     run()
     return str(failure)
+""",
+    "set beside a function that has its own": """
+def go(data):
+    failure = None
+
+    def run():
+        def inner():
+            nonlocal failure
+            try:
+                fail(data)
+            except OSError as error:
+                failure = error  # here
+
+        inner()
+
+    def other():
+        failure = str(data)
+        return failure
+
+    run()
+    return str(failure) + other()
 """,
     "set by a function within that": """
 def go(data):

@@ -11,7 +11,7 @@ use crate::analysis::purpose::Classes;
 use crate::analysis::registries::EVENT_LOOP;
 use crate::analysis::roots::{THREAD, TIMER};
 use crate::capture::who_passes_argument;
-use crate::cpython::instances::attribute;
+use crate::cpython::instances::{attribute, instance_dict};
 use crate::cpython::{ObjectKind, dict_items, find_item, int_value};
 use crate::device::Frameworks;
 use crate::diagnose::growth::{self, GrowthPattern};
@@ -131,10 +131,21 @@ impl Look<'_, '_> {
 
     /// True for what a `WeakKeyDictionary` keeps its entries in (Lib/weakref.py).
     fn has_weak_keys(&self, accumulator: u32) -> bool {
+        let holder = |node: u32| {
+            let before = self.ways.before(node)?;
+            Some((before, self.live.object(before)?))
+        };
+        let is_it = |object: &Bound<'_, PyAny>| {
+            self.inspector.type_name(object) == "weakref.WeakKeyDictionary"
+        };
+        let Some((above, object)) = holder(accumulator) else {
+            return false;
+        };
         // Up to CPython 3.10, and later once it is asked for, the dictionary of its attributes lies between.
-        let above = std::iter::successors(Some(accumulator), |&it| self.ways.before(it));
-        let mut near = above.skip(1).take(2).filter_map(|it| self.live.object(it));
-        near.any(|it| self.inspector.type_name(&it) == "weakref.WeakKeyDictionary")
+        let own = |it: &Bound<'_, PyAny>| instance_dict(&self.inspector.builtins.instances, it);
+        is_it(&object)
+            || holder(above)
+                .is_some_and(|(_, it)| is_it(&it) && own(&it) == Some(object.as_ptr() as usize))
     }
 
     /// The first of those that have most bytes: beside the state of an optimizer are counts of its steps.

@@ -103,8 +103,7 @@ pub fn puts<'s>(syntax: &'s Syntax, attribute: &str) -> Vec<Store<'s>> {
 /// As [`puts`], of the keys of a dictionary.
 pub fn puts_as_key<'s>(syntax: &'s Syntax, attribute: &str) -> Vec<Store<'s>> {
     let key_of = |store: &Store<'s>| {
-        let target = store.node.child_by_field_name("left");
-        let key = target.and_then(|target| target.child_by_field_name("subscript"));
+        let key = store.node.child_by_field_name("left").and_then(key_of);
         let arguments = store.node.child_by_field_name("arguments");
         let is_default = syntax.of(store.node).contains(".setdefault(");
         let first = arguments.and_then(|all| children(all).into_iter().next());
@@ -117,7 +116,8 @@ pub fn puts_as_key<'s>(syntax: &'s Syntax, attribute: &str) -> Vec<Store<'s>> {
             ..store
         })
         .collect();
-    for store in stores(syntax, attribute) {
+    let filled = stores(syntax, attribute).into_iter();
+    for store in filled.filter(|store| !holds_nothing(syntax, store.value)) {
         let literal = store.value.filter(|value| value.kind() == "dictionary");
         let keys = literal.map_or(vec![None], |all| {
             let key = |pair: Node<'s>| pair.child_by_field_name("key");
@@ -125,8 +125,16 @@ pub fn puts_as_key<'s>(syntax: &'s Syntax, attribute: &str) -> Vec<Store<'s>> {
         });
         found.extend(keys.into_iter().map(|value| Store { value, ..store }));
     }
-    found.retain(|store| !is_constant(store.value) && !holds_nothing(syntax, store.value));
+    found.retain(|store| !is_constant(store.value));
     found
+}
+
+/// The key of `container[key]`; `None` for a slice or a tuple, of which any part may be the object.
+pub fn key_of(subscript: Node<'_>) -> Option<Node<'_>> {
+    let mut cursor = subscript.walk();
+    let mut keys = subscript.children_by_field_name("subscript", &mut cursor);
+    let only = keys.next()?;
+    keys.next().is_none().then_some(only)
 }
 
 /// What is in a new container that is written out; `None` for what may be anything.
@@ -155,6 +163,9 @@ pub fn holds_nothing(syntax: &Syntax, value: Option<Node<'_>>) -> bool {
     let is_item = |item: Node<'_>| is_constant(Some(item));
     value.is_some_and(|value| match value.kind() {
         "list" | "tuple" | "set" => children(value).into_iter().all(is_item),
+        "list_comprehension" | "set_comprehension" => {
+            value.child_by_field_name("body").is_some_and(is_item)
+        }
         "dictionary" => children(value).into_iter().all(|pair| {
             let parts = ["key", "value"].map(|name| pair.child_by_field_name(name));
             parts.into_iter().all(is_constant)
@@ -169,12 +180,19 @@ pub fn holds_nothing(syntax: &Syntax, value: Option<Node<'_>>) -> bool {
             let function = value.child_by_field_name("function");
             let name = function.map_or("", |function| last_part(syntax.of(function)));
             let arguments = value.child_by_field_name("arguments").map(children);
-            let is_option = |it: &Node<'_>| it.kind() == "keyword_argument";
-            arguments.is_some_and(|all| match name {
-                "list" | "dict" | "set" | "OrderedDict" | "Counter" => all.is_empty(),
-                "deque" => all.iter().all(is_option),
+            let is_empty = |it: &Node<'_>| holds_nothing(syntax, Some(*it));
+            let is_length = |it: &Node<'_>| it.kind() == "keyword_argument" || is_item(*it);
+            arguments.is_some_and(|all| match (name, &all[..]) {
+                ("deque", [first, rest @ ..]) => {
+                    (is_empty(first) || first.kind() == "keyword_argument")
+                        && rest.iter().all(is_length)
+                }
                 // The function that makes what is missing.
-                "defaultdict" => all.len() <= 1,
+                ("defaultdict", [_, rest @ ..]) => rest.iter().all(is_empty),
+                (
+                    "list" | "dict" | "set" | "OrderedDict" | "Counter" | "deque" | "defaultdict",
+                    all,
+                ) => all.iter().all(is_empty),
                 _ => false,
             })
         }

@@ -2,7 +2,7 @@
 
 use tree_sitter::Node;
 
-use super::container::{holds_nothing, later_puts, puts, puts_as_key};
+use super::container::{holds_nothing, key_of, later_puts, puts, puts_as_key};
 use super::family::class_source;
 use super::field::declared;
 use super::sources::{Source, Sources};
@@ -205,7 +205,7 @@ fn is_of_other_key<'s>(one: &Match<'s>, edge: &str) -> bool {
     let target = field(one.store.node, "left");
     let key = match pair {
         Some(pair) => field(pair, "key"),
-        None => target.and_then(|target| field(target, "subscript")),
+        None => target.and_then(key_of),
     };
     key.is_some_and(is_other)
 }

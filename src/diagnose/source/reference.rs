@@ -3,7 +3,7 @@
 use tree_sitter::Node;
 
 use super::stores::{bound_by, is_constant};
-use super::syntax::{Syntax, all, is_named, lines, scope, statement};
+use super::syntax::{Syntax, all, around, is_named, lines, scope, statement};
 use crate::diagnose::case::short;
 use crate::model::report::{Location, Node as Object};
 use crate::model::source::SourceLines;
@@ -55,7 +55,7 @@ impl Reference<'_> {
                 && (first..=last).contains(&(at.line as usize))
                 && is_named(syntax, *node, name)
         });
-        let function = functions.next_back()?;
+        let function = owner_of(syntax, functions.next_back()?, variable);
         let found: Vec<Node<'s>> = syntax
             .bindings(function, variable)
             .into_iter()
@@ -78,16 +78,32 @@ fn is_declaration(variable: Node<'_>) -> bool {
     matches!(around, "nonlocal_statement" | "global_statement")
 }
 
+/// The function whose variable a name is in another, which may declare it `nonlocal`.
+fn owner_of<'s>(syntax: &Syntax, function: Node<'s>, variable: &str) -> Node<'s> {
+    let mut owner = function;
+    while declares(syntax, owner, variable)
+        && let Some(outer) = around(owner, &["function_definition"])
+    {
+        owner = outer;
+    }
+    owner
+}
+
+/// True for a function with `nonlocal` or `global` and the name.
+fn declares(syntax: &Syntax, function: Node<'_>, variable: &str) -> bool {
+    let mut names = syntax.variables(function, variable).into_iter();
+    names.any(|it| is_declaration(it) && scope(it) == Some(function))
+}
+
 /// True if a name stands for the variable of a function: there, or in one within that declares it `nonlocal`.
 fn is_of(syntax: &Syntax, name: Node<'_>, function: Node<'_>, variable: &str) -> bool {
     let mut at = scope(name);
+    let mut is_declared = false;
     while let Some(inner) = at.filter(|it| *it != function) {
-        let mut names = syntax.variables(inner, variable).into_iter();
-        let is_nonlocal = names.any(|it| {
-            let around = it.parent().map_or("", |around| around.kind());
-            around == "nonlocal_statement" && scope(it) == Some(inner)
-        });
-        if !is_nonlocal {
+        is_declared |= declares(syntax, inner, variable);
+        let mut own = syntax.bindings(inner, variable).into_iter();
+        let is_bound = own.any(|it| !is_declaration(it) && scope(it) == Some(inner));
+        if !is_declared || is_bound && !declares(syntax, inner, variable) {
             return false;
         }
         at = scope(inner);

@@ -72,7 +72,10 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
         title: match count {
             0 if early => "Too early to tell".to_owned(),
             0 if is_clean(report) => "No growth was found".to_owned(),
-            0 if report.untold.is_empty() && grown_enough(report).is_some() => {
+            0 if report.untold.is_empty()
+                && report.stopped.is_empty()
+                && grown_enough(report).is_some() =>
+            {
                 "Memory grew, and its owner is not known".to_owned()
             }
             0 if report.untold.is_empty() => "Resident memory grows".to_owned(),
