@@ -12,6 +12,7 @@ use super::selection;
 use super::state::state;
 use super::values::{no_attribute, shown};
 use crate::analysis::{MemoryInUse, Pieces};
+use crate::diagnose::growth::GARBAGE_ACCUMULATES;
 use crate::diagnose::segments::{Segment, count, would_fit, would_fit_beside};
 use crate::diagnose::verdict::{Needs, judge};
 use crate::model::growth::GrowthReport;
@@ -159,11 +160,12 @@ impl Examination {
         Ok(())
     }
 
-    /// What a monitor has found.
+    /// What a monitor has found, but for garbage, which the cycles tell of.
     fn growth(&mut self, report: &Bound<'_, GrowthReport>) {
         let report = report.get();
-        let found = report.found.iter();
-        self.found.growth = found.map(|grown| grown.growth.clone()).collect();
+        let growing = report.found.iter().map(|grown| &grown.growth);
+        let growing = growing.filter(|it| it.pattern != GARBAGE_ACCUMULATES.name);
+        self.found.growth = growing.cloned().collect();
         self.grew = Some(report.clone());
     }
 
