@@ -7,6 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::grown::{Diagnosis, Grouping, Kept, Look};
 use super::live::Loop;
 use super::loops::{Cause, Located, cause_of};
+use super::uncollected::closure;
 use crate::capture::Classes;
 use crate::cpython::ObjectKind;
 use crate::diagnose::growth;
@@ -23,13 +24,19 @@ impl Look<'_, '_> {
         group: &Grouping,
         found: &[Located],
     ) -> (Vec<Diagnosis>, Vec<Kept>) {
+        let graph = self.live.graph();
         let is_garbage = |node: u32| !self.ways.reaches(node) && !self.live.is_own(node);
-        let members = found.iter().filter(|(node, _)| is_garbage(*node));
+        // What frozen garbage leads to waits for nothing: no collection frees it.
+        let frozen = self.live.frozen.iter().copied();
+        let frozen = closure(graph, frozen.filter(|&it| is_garbage(it)), |_, to| {
+            is_garbage(to)
+        });
+        let members = found.iter();
+        let members = members.filter(|(node, _)| is_garbage(*node) && !frozen.contains(node));
         let members: Vec<&Located> = members.collect();
         if members.is_empty() {
             return (Vec::new(), Vec::new());
         }
-        let graph = self.live.graph();
         let mut holders: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
         for from in (0..graph.node_count() as u32).filter(|&it| is_garbage(it)) {
             for &to in graph.targets(from).iter().filter(|&&to| to != from) {

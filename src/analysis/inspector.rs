@@ -397,7 +397,11 @@ impl Inspector {
     }
 
     pub(super) fn type_name(&self, object: &Bound<'_, PyAny>) -> String {
-        let mut name = class_name(&self.builtins, object.get_type().as_any());
+        self.class_name(object.get_type().as_any())
+    }
+
+    pub(super) fn class_name(&self, class: &Bound<'_, PyAny>) -> String {
+        let mut name = class_name(&self.builtins, class);
         if self.redacts() {
             hide_unless_code(&mut name);
         }

@@ -82,7 +82,7 @@ impl Live<'_> {
 }
 
 /// All nodes that some lead to by references that `passes` lets through, themselves included.
-fn closure(
+pub(super) fn closure(
     graph: &Csr,
     from: impl Iterator<Item = u32>,
     passes: impl Fn(u32, u32) -> bool,

@@ -173,9 +173,13 @@ impl Inspector {
         let verdict = frameworks.verdict_of(object);
         let buffers = frameworks.buffers(verdict, object, &DeviceSelection::Any);
         let bytes = buffers.iter().map(|buffer| buffer.bytes).sum();
+        let label = match self.kind(object) {
+            ObjectKind::Class => format!("class {}", self.class_name(object)),
+            _ => self.type_name(object),
+        };
         Kept {
             type_name: self.type_name(object),
-            label: self.type_name(object),
+            label,
             bytes: (!buffers.is_empty()).then_some(bytes),
             device: buffers.into_iter().next().map(|buffer| buffer.device),
         }

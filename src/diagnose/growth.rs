@@ -210,7 +210,7 @@ pub const UNCOLLECTABLE_CYCLES: GrowthPattern = GrowthPattern {
 /// Every step leaves tensors in a reference cycle, and no collection has freed them so far.
 ///
 /// **Why it grows.** Objects in a cycle stay until the garbage collector finds them. It does not know how large
-/// they are, seldom looks at old objects, and never does after `gc.disable()`.
+/// they are, seldom looks at old objects, and runs only when it is called after `gc.disable()`.
 ///
 /// ```python
 /// class Batch:
@@ -219,7 +219,7 @@ pub const UNCOLLECTABLE_CYCLES: GrowthPattern = GrowthPattern {
 ///         self.transform = lambda: self.data * 2
 /// ```
 ///
-/// Instead, remove the cycle: `warn_tensor_cycles` and `find_tensor_cycles` say which reference it is.
+/// Instead, remove the cycle: `find_tensor_cycles()` says which reference it is.
 ///
 /// ```python
 /// def transform(self):
@@ -230,7 +230,7 @@ pub const UNCOLLECTABLE_CYCLES: GrowthPattern = GrowthPattern {
 pub const GARBAGE_ACCUMULATES: GrowthPattern = GrowthPattern {
     name: "garbage-accumulates",
     what: "{owner} is in garbage that waits for the garbage collector, more of it with every step",
-    advice: "It is in reference cycles: `cyclescope.find_tensor_cycles()` says which reference makes each, and what \
+    advice: "Reference cycles keep it: `cyclescope.find_tensor_cycles()` says which reference makes each, and what \
              to change. Until then, `gc.collect()` frees it.",
     keeps_graphs: false,
 };

@@ -272,4 +272,22 @@ def test_garbage_is_told_by_what_makes_it() -> None:
     told = [it for it in monitor.found if it.pattern == "garbage-accumulates"]
     assert sorted("Second" in it.owner for it in told) == [False, True]
     assert {it.tensors for it in told} == {told[0].tensors}
+    assert "The program still refers" not in monitor.to_html()
+    assert "stays until a garbage collection" in monitor.to_html()
     gc.collect()
+
+
+def test_garbage_that_no_collection_frees_does_not_wait_for_one() -> None:
+    frozen = [First() for _ in range(30)]
+    gc.freeze()
+    gc.disable()
+    try:
+        with watched() as monitor:
+            while frozen:
+                frozen.pop().data = torch.ones(64)
+                monitor.step()
+        assert monitor.found == []
+    finally:
+        gc.unfreeze()
+        gc.enable()
+        gc.collect()

@@ -280,6 +280,7 @@ def test_growth_of_which_nothing_is_known_is_not_said_to_be_none() -> None:
     assert "not explained" in monitor.headline
     assert "No growth was found" not in monitor.to_text()
     assert "No growth was found" not in monitor.to_html()
+    assert "Objects grow" not in monitor.to_html()
 
 
 @needs_torch

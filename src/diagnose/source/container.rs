@@ -151,6 +151,7 @@ fn items(container: Node<'_>) -> Vec<Option<Node<'_>>> {
     }
 }
 
+/// What puts something into a container that an attribute has already.
 pub fn later_puts<'s>(syntax: &'s Syntax, attribute: &str) -> Vec<Store<'s>> {
     let nodes = all(syntax.root()).into_iter();
     nodes
@@ -181,11 +182,11 @@ pub fn holds_nothing(syntax: &Syntax, value: Option<Node<'_>>) -> bool {
             let name = function.map_or("", |function| last_part(syntax.of(function)));
             let arguments = value.child_by_field_name("arguments").map(children);
             let is_empty = |it: &Node<'_>| holds_nothing(syntax, Some(*it));
-            let is_length = |it: &Node<'_>| it.kind() == "keyword_argument" || is_item(*it);
+            let is_option = |it: &Node<'_>| syntax.of(*it).starts_with("maxlen");
+            let is_length = |it: &Node<'_>| is_option(it) || is_item(*it);
             arguments.is_some_and(|all| match (name, &all[..]) {
                 ("deque", [first, rest @ ..]) => {
-                    (is_empty(first) || first.kind() == "keyword_argument")
-                        && rest.iter().all(is_length)
+                    (is_empty(first) || is_option(first)) && rest.iter().all(is_length)
                 }
                 // The function that makes what is missing.
                 ("defaultdict", [_, rest @ ..]) => rest.iter().all(is_empty),

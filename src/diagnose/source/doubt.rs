@@ -30,16 +30,16 @@ pub fn doubt_libraries(report: &mut Report, program: &Program) {
     for leak in &mut report.leaks {
         let made_by = leak.made_by.as_ref();
         let is_librarys = made_by.is_some_and(|it| is_library_file(&it.file));
-        if is_librarys && known(leak).is_none() && may_be_programs_now(leak, files, &mut sources) {
+        if is_librarys && known(leak).is_none() && is_doubted(leak, files, &mut sources) {
             leak.made_by = None;
         }
     }
 }
 
 /// As [`may_be_programs`], asked once while the program's files are as they are: a check may find the same leak in each test.
-fn may_be_programs_now(leak: &Leak, files: u64, sources: &mut Sources) -> bool {
+fn is_doubted(leak: &Leak, files: u64, sources: &mut Sources) -> bool {
     let mut hasher = DefaultHasher::new();
-    files.hash(&mut hasher);
+    (files, &leak.made_by).hash(&mut hasher);
     for step in &leak.cycle {
         (&step.type_name, &step.label, &step.edge).hash(&mut hasher);
     }

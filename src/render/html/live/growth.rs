@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use maud::{Markup, html};
 
-use crate::diagnose::growth::UNCOLLECTABLE_CYCLES;
+use crate::diagnose::growth::{GARBAGE_ACCUMULATES, UNCOLLECTABLE_CYCLES};
 use crate::model::growth::{Grown, Growth, GrowthReport};
 use crate::model::report::Process;
 use crate::model::words::{counted, grouped, human_bytes, name};
@@ -46,10 +46,16 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
             "Let the program run for more steps, or sample more often with a smaller " code { "every" } "."
         } @else if let (0, Some(advice)) = (count, advice_on_resident(report)) {
             (with_code(&advice))
+        } @else if count == 0 && !is_clean(report) && report.untold.is_empty() {
+            code { "print(cyclescope.heap())" } " shows what holds tensors now."
         } @else if count == 0 && !is_clean(report) {
             "Objects grow with the number of steps, but too little is known of them to report them."
         } @else if count == 0 {
             "No group of live tensors or other objects grows with the number of steps."
+        } @else if report.found.iter().all(|it| is_garbage(&it.growth)) {
+            "These grow with the number of steps. They are garbage, which stays until a garbage collection finds it."
+        } @else if report.found.iter().any(|it| is_garbage(&it.growth)) {
+            "These grow with the number of steps."
         } @else if report.found.iter().any(|it| is_in_cycles(&it.growth)) {
             "These grow with the number of steps, and no garbage collection frees them."
         } @else {
@@ -82,9 +88,10 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
             0 => "Nothing to report".to_owned(),
             1 if report.found[0].growth.bytes_per_step >= 1.0 => {
                 let growth = &report.found[0].growth;
-                let (cycles, s) = match is_in_cycles(growth) {
-                    true => ("Cycles of ", ""),
-                    false => ("", "s"),
+                let (cycles, s) = match growth {
+                    _ if is_in_cycles(growth) => ("Cycles of ", ""),
+                    _ if is_garbage(growth) => ("Garbage of ", "s"),
+                    _ => ("", "s"),
                 };
                 format!(
                     "{cycles}{} grow{s} by {} per step",
@@ -109,6 +116,11 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
 /// True for what the program no longer refers to.
 fn is_in_cycles(growth: &Growth) -> bool {
     growth.pattern == UNCOLLECTABLE_CYCLES.name()
+}
+
+/// True for what waits for a collection.
+fn is_garbage(growth: &Growth) -> bool {
+    growth.pattern == GARBAGE_ACCUMULATES.name()
 }
 
 /// A part of the page for each group, and one for all memory.
