@@ -98,7 +98,7 @@ test-full: $(VENV)/.tested-with $(VENV)/.built programs ## the Python tests that
 score: $(VENV)/.tested-with $(VENV)/.built ## what cyclescope says of each fixture, and whether it is exact
 	$(PROGRAM) -m support.scoring
 
-test-matrix: .wheel/.built ## the Python tests on each of CPython 3.10 to 3.15 here; TORCH=1: with PyTorch too
+test-matrix: .wheel/.built ## the Python tests on each of CPython 3.10 to 3.15 here; TORCH=1: those with PyTorch
 	tests/long/matrix.sh .wheel/*.whl
 
 test-words: $(VENV)/.tested-with $(VENV)/.built ## whether each Python here says the same of fixtures and of 2,000 varied programs

@@ -569,6 +569,10 @@ class Leak:
         """The program's own lines that make the reference to remove; None if they could not be read
         or do not fit what is known of the objects."""
     @property
+    def candidate_sources(self) -> list[SourceLines]:
+        """The lines of each statement that may have made the reference, where several may have; see
+        :attr:`Cut.candidates`."""
+    @property
     def patch(self) -> Patch | None:
         """The change that removes the reference, if nothing is found that could notice it."""
     @property

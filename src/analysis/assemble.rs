@@ -180,6 +180,7 @@ impl Described {
             traced: self.traced,
             origin: self.origin(),
             source: None,
+            candidate_sources: Vec::new(),
             patch: None,
             library: None,
             known: None,

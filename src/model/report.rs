@@ -161,6 +161,9 @@ pub struct Leak {
     /// The program's own lines that make the reference to remove, if they could be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<SourceLines>,
+    /// The lines of each statement that may have made it, where several may have; see [`Cut::candidates`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub candidate_sources: Vec<SourceLines>,
     /// The change of the program that removes it, if nothing is found that could notice it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patch: Option<Patch>,
@@ -256,6 +259,11 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl Leak {
+    /// The program's own lines that make the first reference to remove, or of which one does.
+    pub fn own_lines(&self) -> impl Iterator<Item = &SourceLines> {
+        self.source.iter().chain(&self.candidate_sources)
+    }
+
     /// The line that makes the first reference to remove, from the source if that was read, or else the nearest line of
     /// code that is known.
     pub fn line_to_change(&self) -> Option<Location> {

@@ -376,6 +376,9 @@ class! {
             /// The program's own lines that make the reference to remove; None if they could not be read
             /// or do not fit what is known of the objects.
             source: Option<SourceLines>,
+            /// The lines of each statement that may have made the reference, where several may have; see
+            /// :attr:`Cut.candidates`.
+            candidate_sources: Vec<SourceLines>,
             /// The change that removes the reference, if nothing is found that could notice it.
             patch: Option<Patch>;
 

@@ -11,7 +11,7 @@ use super::text::table_of_processes;
 use crate::diagnose::patterns::PATTERNS;
 use crate::model::compare::Change;
 use crate::model::report::{Leak, Location, Report};
-use crate::model::words::{human_bytes, name, printable, without_indices};
+use crate::model::words::{human_bytes, name, one_of, printable, without_indices};
 
 /// Names in headings and sentences are shortened to this.
 const NAME: usize = 120;
@@ -63,12 +63,22 @@ pub fn leak_markdown(leak: &Leak) -> String {
     out += &fenced("text", diagram(leak).trim_matches('\n'));
     let advice = prose(&name(&leak.advice.text, 2000));
     if !advice.is_empty() {
-        let place = leak
-            .line_to_change()
-            .map(|place| format!("{}: ", code(&place.to_string())));
+        let candidates = leak.cuts.first().map_or(&[][..], |cut| &cut.candidates);
+        let places: Vec<String> = match candidates {
+            [] => leak
+                .line_to_change()
+                .iter()
+                .map(|place| code(&place.to_string()))
+                .collect(),
+            several => several
+                .iter()
+                .map(|place| code(&place.to_string()))
+                .collect(),
+        };
+        let place = (!places.is_empty()).then(|| format!("{}: ", one_of(&places)));
         out += &format!("\n{}{advice}\n", place.unwrap_or_default());
     }
-    if let Some(source) = &leak.source {
+    for source in leak.own_lines() {
         let lines: Vec<String> = numbered(source)
             .map(|(number, line)| format!("{number:>6} │ {}", name(&line, 240)))
             .collect();
@@ -82,7 +92,7 @@ pub fn leak_markdown(leak: &Leak) -> String {
             fenced("diff", &lines.join("\n"))
         );
     }
-    let is_example = leak.source.is_none();
+    let is_example = leak.own_lines().next().is_none();
     if is_example && (leak.advice.before.is_some() || leak.advice.after.is_some()) {
         let parts = [
             ("before", &leak.advice.before),
@@ -129,6 +139,14 @@ fn comparable(leak: &Leak) -> Leak {
         && let Some(source) = &mut leak.source
     {
         source.file = last_parts(&place);
+    }
+    let candidates = leak.cuts.first().map(|cut| cut.candidates.clone());
+    for (source, place) in leak
+        .candidate_sources
+        .iter_mut()
+        .zip(candidates.iter().flatten())
+    {
+        source.file = last_parts(place);
     }
     leak
 }

@@ -73,10 +73,14 @@ except ValueError as error:
 }
 
 
-def leaks_of(make: Callable[[], object]) -> list[cyclescope.Leak]:
+def report_of(make: Callable[[], object]) -> cyclescope.Report:
     gc.collect()
     make()
-    return cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    return cyclescope.find_tensor_cycles(devices="any", frozen=False)
+
+
+def leaks_of(make: Callable[[], object]) -> list[cyclescope.Leak]:
+    return report_of(make).leaks
 
 
 def module_of(text: str, modules: Modules) -> Any:
@@ -103,16 +107,22 @@ def test_where_several_lines_may_have_put_it_they_or_the_class_is_named(
     body = "\n".join(["        self.kept.append(self.work)  # here"] * count)
     text = OWNER.replace("{kept}", "[]").replace("{fill}", body)
     module = module_of(text, modules)
-    (leak,) = leaks_of(module.Owner)
+    report = report_of(module.Owner)
+    (leak,) = report.leaks
     lines = [n for n, line in enumerate(text.splitlines(), 1) if "# here" in line]
     said = " ".join(leak.to_text().split()).split(" Fix: ")[1]
     places = [f"{module.__file__}:{line}" for line in lines]
     assert leak.source is None
     if count < 4:
         assert leak.cuts[0].candidates == places
+        shown = [f"{it.file}:{it.marked}" for it in leak.candidate_sources]
+        assert shown == places
+        numbers = re.findall(r"(\d+) │ +self\.kept\.append", str(report))
+        assert numbers == list(map(str, lines))
+        assert f"Remove `work` ({count} times) from it, when they are no longer needed." in said
         assert re.findall(r"owner\.py:(\d+)(?:,| or|:) ", said) == [str(line) for line in lines]
     else:
-        assert leak.cuts[0].candidates == []
+        assert leak.cuts[0].candidates == leak.candidate_sources == []
         assert ", in class `Owner`: " in said
 
 
@@ -539,3 +549,23 @@ def test_code_that_stores_any_attribute_of_any_object_is_not_named(
     (leak,) = leaks_of(getattr(module, name))
     line = ANY_NAME[: ANY_NAME.index("owner.__dict__")].count("\n") + 1
     assert f"lines_of_owner.py:{line}" not in " ".join(leak.to_text().split())
+
+
+def test_where_a_library_object_that_takes_a_method_is_made_is_the_line(modules: Modules) -> None:
+    text = """
+import re
+import numpy
+
+
+class Template:
+    def __init__(self):
+        self.data = numpy.zeros(1024)
+        self.scanner = re.Scanner([(r"\\d+", self.number)])  # here
+
+    def number(self, scanner, token):
+        return self.data[int(token)]
+"""
+    (leak,) = leaks_of(module_of(text, modules).Template)
+    (line,) = [n for n, line in enumerate(text.splitlines(), 1) if "# here" in line]
+    assert leak.source is not None
+    assert leak.source.marked == line

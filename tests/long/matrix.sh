@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the Python tests and the score over all fixtures on each CPython that the wheel is for, with
-# NumPy in place of PyTorch; with the newest PyTorch there is for each (several GB) if TORCH is set.
+# NumPy in place of PyTorch; if TORCH is set, the tests that import PyTorch, with the newest there is
+# for each (several GB).
 #
 # Interpreters come from PYTHONS (separated as in PATH), the PATH, pyenv and uv. VERSIONS is which
 # to run on, all by default.
@@ -42,7 +43,7 @@ find_python() {
 # An older one cannot install for Python 3.15.
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=26.1'
 passed=() failed=() skipped=()
-[[ -n ${TORCH:-} ]] && files=() || files=(--frameworks=without)
+[[ -n ${TORCH:-} ]] && files=with || files=without
 for version in ${VERSIONS:-3.10 3.11 3.12 3.13 3.14 3.15}; do
     if ! python=$(find_python "$version"); then
         skipped+=("$version")
@@ -59,7 +60,7 @@ for version in ${VERSIONS:-3.10 3.11 3.12 3.13 3.14 3.15}; do
     # The page and types are the same on all versions; `make test` is about them. What the score says of each fixture is
     # said once. Without PyTorch, its fixtures are left out, and a page of the documentation that is about it.
     if PYTHONPATH=tests:fixtures "$venv/bin/python" -m support.scoring &&
-        "$venv/bin/python" -m pytest -q -m "not gpu and not long" "${files[@]}" \
+        "$venv/bin/python" -m pytest -q -m "not gpu and not long" --frameworks=$files \
             -n auto --maxprocesses 8 --dist loadfile \
             -p no:cacheprovider --ignore tests/page --ignore-glob 'tests/device/test_device*.py' \
             --ignore tests/watch/test_distributed.py --ignore tests/python/test_integrations.py \

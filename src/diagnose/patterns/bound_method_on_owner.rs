@@ -116,7 +116,7 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let others = callbacks_beside(case, position);
     if !others.is_empty() {
         let (edges, names): (Vec<EdgeIndex>, Vec<String>) = others.into_iter().unzip();
-        let all = all_of(&names);
+        let all = all_of(&counted(names));
         let remedy = format!("remove {all} from it, when they are no longer needed");
         return Some(finding.remedy_of(edges, remedy));
     }
@@ -134,6 +134,22 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         false => case.edge_before(position),
     };
     Some(finding.remedy(removes, remedy))
+}
+
+/// Each name once, with how many times it is there.
+fn counted(names: Vec<String>) -> Vec<String> {
+    let mut counts: Vec<(String, usize)> = Vec::new();
+    for name in names {
+        match counts.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((name, 1)),
+        }
+    }
+    let say = |(name, count)| match count {
+        1 => name,
+        _ => format!("{name} ({count} times)"),
+    };
+    counts.into_iter().map(say).collect()
 }
 
 /// The callbacks in the container of a method, where all of them have to go; the method's own first.

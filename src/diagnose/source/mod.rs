@@ -125,11 +125,23 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
                 &reference,
             );
             let is_container = to.kind == NodeKind::Container;
-            if is_container && put.is_none() && leak.patch.is_none() {
+            let is_within = attribute.is_some_and(|name| {
+                let other = first_code(leak).rsplit_once('.');
+                other.is_some_and(|(_, other)| other != name)
+            });
+            if (is_container || is_within) && put.is_none() && leak.patch.is_none() {
                 show_taken(leak, sources);
             }
         }
-        Made::OneOf(places) => {
+        Made::OneOf(statements) => {
+            let places = statements.iter().map(|(source, node)| Location {
+                file: source.file.to_owned(),
+                line: syntax::lines(*node).0 as u32,
+            });
+            let places: Vec<Location> = places.collect();
+            let sources = statements.iter();
+            let sources = sources.map(|(source, node)| shown(source.syntax, *node, source.file));
+            leak.candidate_sources = sources.collect::<Option<_>>().unwrap_or_default();
             for like in leak.cuts.iter_mut().filter(|it| it.is_like(&cut)) {
                 like.candidates.clone_from(&places);
             }
@@ -185,14 +197,33 @@ fn item_of(leak: &Leak, container: u32) -> Option<(&str, &Object)> {
     Some((leak.cycle[at].edge.as_str(), object))
 }
 
-/// True if the advice begins with another attribute, whose line is another.
+/// True if the advice begins with another attribute, whose line is another. No line of the program sets an attribute of
+/// a library's object.
 fn speaks_of_another(leak: &Leak, attribute: &str) -> bool {
-    let first = leak.advice.text.split(". ").next().unwrap_or_default();
-    let code = first.split('`').nth(1).unwrap_or_default();
+    let code = first_code(leak);
     match code.rsplit_once('.') {
-        Some((_, other)) => other != attribute,
+        Some((_, other)) => other != attribute && !is_of_library(leak, other),
         None => leak.pattern.as_deref() == Some("tensor-attribute-leads-back") && code != attribute,
     }
+}
+
+/// What stands first between backticks in the first sentence of the advice.
+fn first_code(leak: &Leak) -> &str {
+    let first = leak.advice.text.split(". ").next().unwrap_or_default();
+    first.split('`').nth(1).unwrap_or_default()
+}
+
+/// True for an attribute that only objects of libraries have in the cycle.
+fn is_of_library(leak: &Leak, attribute: &str) -> bool {
+    let mut owners = leak.cycle.iter().filter_map(|step| {
+        let is_it = step.edge.strip_prefix('.') == Some(attribute);
+        leak.graph.nodes.get(step.node.filter(|_| is_it)? as usize)
+    });
+    let is_librarys = |owner: &Object| {
+        let at = owner.location.as_ref();
+        at.is_some_and(|at| is_library_file(&at.file))
+    };
+    owners.next().is_some_and(is_librarys) && owners.all(is_librarys)
 }
 
 /// True for a reference that a container has.

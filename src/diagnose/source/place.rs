@@ -18,8 +18,8 @@ use crate::model::source::Origin;
 pub enum Made<'s> {
     /// By this expression.
     Line(Source<'s>, Node<'s>),
-    /// By one of these statements, at most [`CANDIDATES`].
-    OneOf(Vec<Location>),
+    /// By one of these statements or fields, at most [`CANDIDATES`].
+    OneOf(Vec<(Source<'s>, Node<'s>)>),
     /// By a class with this name, whose code or field is there.
     Class(String, Location),
     /// By one of many statements, or by none that is known.
@@ -71,7 +71,9 @@ pub fn made<'s>(
         }
         if field.may_store(&all) {
             return match is_all {
-                true => one_of(&found, Some(at), |one| is_said(one, object)),
+                true => one_of(&found, Some((field.source, field.node)), |one| {
+                    is_said(one, object)
+                }),
                 false => Made::Unknown,
             };
         }
@@ -280,17 +282,15 @@ fn candidates<'m, 's>(found: &'m [Match<'s>]) -> Vec<&'m Match<'s>> {
 /// all be said.
 fn one_of<'s>(
     found: &[Match<'s>],
-    field: Option<Location>,
+    field: Option<(Source<'s>, Node<'s>)>,
     is_said: impl Fn(&Match<'_>) -> bool,
 ) -> Made<'s> {
     let may = candidates(found);
-    let mut places: Vec<Location> = may
-        .iter()
-        .map(|it| location(it.source, lines(it.store.node).0 as u32))
-        .chain(field)
-        .collect();
-    places.sort_by(|one, other| (&one.file, one.line).cmp(&(&other.file, other.line)));
-    places.dedup();
+    let statements = may.iter().map(|it| (it.source, it.store.node));
+    let mut places: Vec<(Source<'s>, Node<'s>)> = statements.chain(field).collect();
+    let line = |&(source, node): &(Source<'s>, Node<'s>)| (source.file, lines(node).0);
+    places.sort_by_key(line);
+    places.dedup_by_key(|place| line(place));
     let are_said = may.iter().all(|it| is_said(it)) && may.iter().any(|it| it.is_near);
     match are_said && (2..=CANDIDATES).contains(&places.len()) {
         true => Made::OneOf(places),

@@ -16,6 +16,7 @@ static SHOWN: Cache<u64, Shown> = Cache::new(512);
 #[derive(Clone)]
 struct Shown {
     source: Option<SourceLines>,
+    candidates: Vec<SourceLines>,
     patch: Option<Patch>,
     /// Where the reference of each cut is made.
     cuts: Vec<CutPlace>,
@@ -75,6 +76,7 @@ impl Shown {
         };
         Self {
             source: leak.source.clone(),
+            candidates: leak.candidate_sources.clone(),
             patch: leak.patch.clone(),
             cuts: leak.cuts.iter().map(place).collect(),
         }
@@ -82,6 +84,7 @@ impl Shown {
 
     fn add_to(self, leak: &mut Leak) {
         (leak.source, leak.patch) = (self.source, self.patch);
+        leak.candidate_sources = self.candidates;
         for (cut, place) in leak.cuts.iter_mut().zip(self.cuts) {
             (cut.location, cut.in_class, cut.candidates) = place;
         }

@@ -271,15 +271,16 @@ fn tools(is_there: impl Fn(&str) -> bool) -> Markup {
 fn advice(leak: &Leak) -> Markup {
     let advice = &leak.advice;
     let is_text = !advice.text.is_empty() && !sentences::advice_is_fix(leak);
-    let source = leak.source.as_ref();
-    let patch = leak.patch.as_ref().filter(|_| source.is_some());
-    let is_code = source.is_none() && (advice.before.is_some() || advice.after.is_some());
+    let is_shown = leak.own_lines().next().is_some();
+    let patch = leak.patch.as_ref().filter(|_| is_shown);
+    let is_code = !is_shown && (advice.before.is_some() || advice.after.is_some());
     html! {
-        @if is_text || is_code || source.is_some() {
+        @if is_text || is_code || is_shown {
             div.advice {
                 h3 { "What to change" }
                 @if is_text { p { (with_code(&brief(&name(&advice.text, 2000)))) } }
-                @if let Some(source) = source {
+                @if leak.candidate_sources.len() > 1 { p { "Any of these statements may make the reference." } }
+                @for source in leak.own_lines() {
                     div.code {
                         div.source {
                             h4 { (name(&format!("Your code, {}:{}", source.file, source.marked), NAME)) }

@@ -253,7 +253,7 @@ fn draw(out: &mut Lines, leak: &Leak, all: &[Leak]) {
 fn give_advice(out: &mut Lines, leak: &Leak) {
     let advice = &leak.advice;
     let pattern = explained(leak);
-    let source = leak.source.is_some();
+    let source = leak.own_lines().next().is_some();
     let code = !source && (advice.before.is_some() || advice.after.is_some());
     // Where the fix names the references alone, what else is known of them.
     let text = !advice_is_fix(leak) && !leak.cuts.is_empty() && !advice.text.is_empty();
@@ -263,7 +263,10 @@ fn give_advice(out: &mut Lines, leak: &Leak) {
     if text {
         out.wrapped(Ink::Plain, "  ", &name(&advice.text, 2000));
     }
-    if let Some(source) = &leak.source {
+    for (index, source) in leak.own_lines().enumerate() {
+        if index > 0 {
+            out.line("");
+        }
         for (number, line) in numbered(source) {
             let line = name(&clipped(&line, WIDTH - 13), WIDTH - 13);
             out.inked(&[
