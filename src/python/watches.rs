@@ -128,14 +128,23 @@ pub fn next_delivery(py: Python<'_>, seconds: Option<f64>) -> PyResult<Py<PyAny>
     };
     match delivery.news {
         News::Report(report) => {
-            let redacted = state(py)?.watcher.inspector().redacts();
+            let watcher = &state(py)?.watcher;
+            let redacted = watcher.inspector().redacts();
             let asked = Inspector::ask(py);
-            let report = py.detach(|| {
+            let ignored = delivery.ignored;
+            let mut report = py.detach(|| {
                 let mut report = Arc::unwrap_or_clone(report);
-                Inspector::finish(&mut report, redacted, &asked, |_| true);
-                Arc::new(report)
+                Inspector::finish(&mut report, redacted, &asked, |leak| {
+                    !ignored.contains(leak)
+                });
+                report
             });
-            news_row(py, delivery.watch, Some(CycleReport::new(report)), None)
+            watcher.recall(delivery.watch, &mut report);
+            if report.leaks.is_empty() {
+                return news_row(py, 0, None, None);
+            }
+            let report = CycleReport::new(Arc::new(report));
+            news_row(py, delivery.watch, Some(report), None)
         }
         News::Trouble(reason) => news_row(py, delivery.watch, None, Some(&reason)),
     }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 
-use super::WatchId;
+use super::{Ignored, WatchId};
 use crate::model::report::Report;
 
 /// How often a teller with nothing to tell looks whether it is needed elsewhere.
@@ -31,6 +31,8 @@ pub struct Delivery {
     pub news: News,
     /// It is queued even where many wait.
     pub is_kept: bool,
+    /// What is taken out of a report once it is known whose its leaks are.
+    pub ignored: Ignored,
 }
 
 #[derive(Clone, Debug)]
@@ -78,6 +80,7 @@ impl Queue {
             self.push(Delivery {
                 watch: 0,
                 is_kept: true,
+                ignored: Ignored::default(),
                 news: News::Trouble(format!(
                     "{lost} reports were dropped, because they came faster than they could be delivered. The \
                      counts of the watches include them"

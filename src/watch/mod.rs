@@ -12,8 +12,8 @@ mod ignored;
 mod tally;
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use std::time::Instant;
 
 use collections::Collections;
 pub use deliveries::{Deliveries, Delivery, News, Next};
-pub use ignored::Ignored;
+pub use ignored::{By, Ignored};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 pub use tally::Tally;
@@ -64,6 +64,10 @@ struct Watch {
     devices: DeviceSelection,
     frequency: Frequency,
     ignored: Ignored,
+    /// Signatures of the leaks that are ignored.
+    dismissed: HashSet<String>,
+    /// Signatures of those that seemed to be a library's, and may be of the program's making.
+    recalled: HashSet<String>,
     least: Least,
     /// No report is dropped while there is memory for it, also of leaks that were told before.
     keep_all: bool,
@@ -163,6 +167,8 @@ impl Watcher {
             devices,
             frequency,
             ignored,
+            dismissed: HashSet::new(),
+            recalled: HashSet::new(),
             least,
             keep_all,
             tallies: HashMap::new(),
@@ -186,6 +192,8 @@ impl Watcher {
         if let Some(watch) = watches.iter_mut().find(|watch| watch.id == id) {
             watch.devices = devices;
             watch.ignored = ignored;
+            watch.dismissed.clear();
+            watch.recalled.clear();
             watch.least = least;
             watch
                 .tallies
@@ -296,6 +304,7 @@ impl Watcher {
             watch: 0,
             news,
             is_kept: true,
+            ignored: Ignored::default(),
         }]);
     }
 
@@ -343,16 +352,18 @@ impl Watcher {
         let mut news = Vec::new();
         if let Ok(mut watches) = self.watches.try_borrow_mut() {
             for watch in watches.iter_mut() {
-                let leaks: Vec<Leak> = report
-                    .leaks
-                    .iter()
-                    .filter(|leak| {
-                        concerns(leak, &watch.devices)
-                            && !watch.ignored.contains(leak)
-                            && watch.count(leak, report.time)
-                    })
-                    .cloned()
-                    .collect();
+                let mut is_doubtful = false;
+                let leaks = report.leaks.iter().filter(|leak| {
+                    concerns(leak, &watch.devices)
+                        && match watch.dismiss(leak) {
+                            None => watch.count(leak, report.time),
+                            Some(is_librarys) => {
+                                is_doubtful |= is_librarys;
+                                is_librarys
+                            }
+                        }
+                });
+                let leaks: Vec<Leak> = leaks.cloned().collect();
                 if !leaks.is_empty() {
                     let report = with_leaks(report, leaks);
                     news.push(Delivery {
@@ -360,6 +371,10 @@ impl Watcher {
                         news: News::Report(Arc::new(report)),
                         // There are few of the former, and who asked for the latter relies on each.
                         is_kept: watch.frequency == Frequency::OncePerLeak || watch.keep_all,
+                        ignored: match is_doubtful {
+                            true => watch.ignored.clone(),
+                            false => Ignored::default(),
+                        },
                     });
                 }
                 if watch.tallies.len() >= LEAK_LIMIT
@@ -368,6 +383,7 @@ impl Watcher {
                     news.push(Delivery {
                         watch: 0,
                         is_kept: true,
+                        ignored: Ignored::default(),
                         news: News::Trouble(format!(
                             "a watch has seen {LEAK_LIMIT} distinct leaks, and neither reports nor counts \
                              further ones. Check whether the program creates classes or functions \
@@ -380,6 +396,24 @@ impl Watcher {
         if !news.is_empty() {
             self.deliveries.send(news);
         }
+    }
+
+    /// Counts the leaks of a report that seemed to be a library's and are none, and takes out those of them that are not
+    /// to be reported (yet).
+    pub fn recall(&self, id: WatchId, report: &mut Report) {
+        let Ok(mut watches) = self.watches.try_borrow_mut() else {
+            return;
+        };
+        let Some(watch) = watches.iter_mut().find(|watch| watch.id == id) else {
+            return;
+        };
+        let time = report.time;
+        report.leaks.retain(|leak| {
+            !watch.dismissed.remove(&leak.signature) || {
+                watch.recalled.insert(leak.signature.clone());
+                watch.count(leak, time)
+            }
+        });
     }
 }
 
@@ -400,8 +434,21 @@ impl Watch {
             let bytes = tally.sums.bytes.saturating_add(leak.bytes_held());
             tally.sums.reported || !self.least.is_reached(bytes, leak.buffers())
         };
-        self.frequency == Frequency::OncePerLeak
-            && self.tallies.get(leak.signature()).is_some_and(is_told)
+        self.dismissed.contains(leak.signature())
+            || self.frequency == Frequency::OncePerLeak
+                && self.tallies.get(leak.signature()).is_some_and(is_told)
+    }
+
+    /// `None` for a leak that is not ignored; for one that is, whether it is yet to be found out that it is a library's:
+    /// in the collection no file is read that may show that the program made it.
+    fn dismiss(&mut self, leak: &Leak) -> Option<bool> {
+        let signature = &leak.signature;
+        if self.recalled.contains(signature) {
+            return None;
+        }
+        let by = self.ignored.by(leak)?;
+        let is_new = self.dismissed.len() < LEAK_LIMIT && self.dismissed.insert(signature.clone());
+        Some(is_new && by == By::Library)
     }
 
     /// Counts a leak; true if the watch should report it.
