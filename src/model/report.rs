@@ -267,13 +267,23 @@ impl Leak {
     /// The line that makes the first reference to remove, from the source if that was read, or else the nearest line of
     /// code that is known.
     pub fn line_to_change(&self) -> Option<Location> {
-        let cut = self.cuts.first()?;
-        let source = self.source.as_ref();
-        let marked = source.map(|source| Location {
+        self.places_to_change().into_iter().next()
+    }
+
+    /// The same; of several lines that may make the reference, all.
+    pub fn places_to_change(&self) -> Vec<Location> {
+        let Some(cut) = self.cuts.first() else {
+            return Vec::new();
+        };
+        let marked = self.source.as_ref().map(|source| Location {
             file: source.file.clone(),
             line: source.marked,
         });
-        marked.or_else(|| cut.location.clone())
+        match (marked, cut.candidates.as_slice()) {
+            (Some(line), _) => vec![line],
+            (None, []) => cut.location.iter().cloned().collect(),
+            (None, several) => several.to_vec(),
+        }
     }
 
     /// True if the leak is in a library and not in the program's own code.

@@ -50,7 +50,7 @@ use crate::model::report::{Cut, Leak, Location, Node as Object, NodeKind, Report
 use crate::model::source::{Patch, SourceLines};
 
 /// Maximum number of leaks of a report for which source is read.
-const LEAKS: usize = 20;
+const LEAKS: usize = 100;
 
 /// Adds to the leaks of a report the program's own lines, and the change of them if nothing is found that could notice it.
 ///

@@ -23,6 +23,7 @@ class Contents {
     nav.classList.add("live");
     this.input.addEventListener("input", () => this.update());
     this.input.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") this.items.find((item) => this.fits(item))?.querySelector("a").click();
       if (event.key !== "Escape") return;
       this.input.value = "";
       this.update();

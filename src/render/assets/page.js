@@ -111,6 +111,8 @@ document.addEventListener("click", (event) => {
     event.preventDefault();
     showLeak(entry);
   }
+  const isLink = event.target.closest?.("a, button, input");
+  if (!isLink) event.target.closest?.("#ranks tbody tr")?.querySelector("a")?.click();
   const button = event.target.closest?.("button");
   if (button?.dataset.copy) textOf(button.dataset.copy, button.closest("section")).then((text) => copyFrom(button, text));
   else if (button?.dataset.save) onSave(button);
@@ -145,7 +147,11 @@ for (const element of document.querySelectorAll(".fix dd, h4")) {
     if (text.nodeType === 3) text.replaceWith(...text.data.split(/(?<=\/)/).flatMap((part, at) => at ? [make("wbr"), part] : [part]));
   }
 }
-window.addEventListener("hashchange", fromAddress);
+window.addEventListener("hashchange", () => {
+  fromAddress();
+  // Where the list is above the leak, what was chosen would be out of sight.
+  if (!BESIDE.matches) sections[current].scrollIntoView({ block: "start" });
+});
 if (sections.length && sections[0].dataset.leak) fromAddress();
 
 // Where a line is opened: in an editor on this machine, or at an address with {file} and {line} in it.

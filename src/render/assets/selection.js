@@ -45,11 +45,18 @@ class Selection {
     const number = element.dataset.node === undefined ? null : Number(element.dataset.node);
     const node = this.leak.graph.nodes[number];
     const lines = [...element.querySelectorAll("text")].map((text) => text.textContent);
-    const words = node ? wordsOf(node) : lines.join("\n");
+    const words = node ? `${wordsOf(node)}\n${this.namesOf(number)}` : lines.join("\n");
     // Screen readers announce its name.
     element.setAttribute("role", "img");
     element.setAttribute("aria-label", shortened(node?.label ?? lines.join(", "), 200));
     return { element, number, node, lines, hidden: numbersOf(element.dataset.more), words: words.toLowerCase(), linked: new Set() };
+  }
+
+  /** The references that an object has, as the drawing labels them. */
+  namesOf(number) {
+    const { edges } = this.leak.graph;
+    const own = (referencesOf(this.leak)[number] ?? []).filter((edge) => edges[edge].from === number);
+    return own.map((edge) => edges[edge].name).join("\n");
   }
 
   /** The box that contains an element, or null. */
@@ -105,10 +112,10 @@ class Selection {
     }
   }
 
-  /** The match after the selected one. */
+  /** The match after the selected one; without a search, the box after it. */
   nextMatch() {
-    const next = this.matches.indexOf(this.chosen) + 1;
-    return this.matches[next] ?? this.matches[0] ?? null;
+    const boxes = this.matches.length ? this.matches : this.boxes;
+    return boxes[boxes.indexOf(this.chosen) + 1] ?? boxes[0] ?? null;
   }
 
   /** The target of an arrow key: the box joined by a reference that lies most in that direction. */

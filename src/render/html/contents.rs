@@ -8,6 +8,7 @@ use crate::model::compare::Change;
 use crate::model::report::{Leak, Report};
 use crate::model::words::{brief, counted, grouped, human_bytes, name, short_location, utc};
 use crate::render::html::NAME;
+use crate::render::html::header::short_places;
 use crate::render::html::parts::table;
 
 /// How many leaks that are gone are listed.
@@ -195,9 +196,7 @@ fn line(it: &Listed<'_>, most: f64) -> Markup {
             }
         }
         span { (name(&brief(&leak.summary), 160)) }
-        @if let Some(place) = leak.line_to_change() {
-            small { (name(&short_location(&place), NAME)) }
-        }
+        @if let Some(places) = short_places(leak.places_to_change()) { small { (places) } }
     }
 }
 

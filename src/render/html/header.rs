@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::model::occurrences::same_process;
 use crate::model::report::{Leak, Location, Occurrence, Process, ProcessShare, Report};
-use crate::model::words::{brief, counted, human_bytes, name, short_location, utc};
+use crate::model::words::{brief, counted, human_bytes, name, one_of, short_location, utc};
 use crate::render::html::parts::{head, notes, sentence};
 use crate::render::html::{LEAKS, NAME};
 use crate::render::text::{self, process_name};
@@ -55,6 +55,8 @@ pub fn header(report: &Report) -> Markup {
                  the memory that they hold. "
             }
             @if proven && shared { "Removing the marked references of all leaks frees the memory without a collection." }
+            @else if proven && report.leaks.len() > 1 { "Removing the marked references of a leak frees its memory without a collection." }
+            @else if proven && report.leaks[0].cuts.len() > 1 { "Removing the marked references frees the memory without a collection." }
             @else if proven { "Removing the marked reference frees the memory without a collection." }
             @else if report.leaks.len() == 1 { "It is not proven which reference to remove; the marked one is to be looked at first." }
             @else { "Each leak below names the reference to look at." }
@@ -86,9 +88,9 @@ fn largest(report: &Report) -> Markup {
     html! {
         @if let Some(leak) = leak {
             b {
-                @if report.leaks.len() > 1 { (human_bytes(leak.bytes_held)) " is one leak" }
+                @if report.leaks.len() > 1 { "The largest holds " (human_bytes(leak.bytes_held)) }
                 @else { "One leak holds all of it" }
-                @if let Some(place) = place_of(leak) { ", at " (name(&short_location(&place), NAME)) }
+                @if let Some(places) = short_places(places_of(leak)) { ", at " (places) }
                 (on_ranks(report, leak))
             }
             @if leak.summary.is_empty() { ". " } @else { ": " code { (name(&brief(&leak.summary), NAME)) } ". " }
@@ -97,12 +99,18 @@ fn largest(report: &Report) -> Markup {
     }
 }
 
-/// The line to change; of a library's leak the nearest line of the program.
-fn place_of(leak: &Leak) -> Option<Location> {
+/// The line to change, or those of which one is; of a library's leak the nearest line of the program.
+fn places_of(leak: &Leak) -> Vec<Location> {
     match &leak.library {
-        Some(library) => library.your_line.clone(),
-        None => leak.line_to_change(),
+        Some(library) => library.your_line.iter().cloned().collect(),
+        None => leak.places_to_change(),
     }
+}
+
+/// `model.py:12 or model.py:30`; `None` for no place.
+pub fn short_places(places: Vec<Location>) -> Option<String> {
+    let places: Vec<String> = places.iter().map(short_location).collect();
+    (!places.is_empty()).then(|| name(&one_of(&places), NAME))
 }
 
 /// On how many ranks of a merged report a leak is, and which has most of it.
@@ -149,7 +157,7 @@ pub fn nothing_found(report: &Report) -> Markup {
             }
             h3 { "If memory grows all the same" }
             ul {
-                li { code { "cyclescope.heap()" } " lists who owns memory, and what deleting that reference frees." }
+                li { code { "cyclescope.heap()" } " lists who owns memory, and how much deleting each reference frees." }
                 li { code { "cyclescope.why_alive(tensor)" } " says what keeps one object alive." }
                 li { code { "cyclescope.watch_growth()" } " says what grows from step to step." }
                 li { code { "cyclescope.memory()" } " divides all memory of a GPU by use." }

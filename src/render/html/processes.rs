@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use maud::{Markup, html};
 
 use crate::model::report::{Leak, ProcessShare, Report};
-use crate::model::words::{brief, counted, name, short_location};
-use crate::render::html::NAME;
+use crate::model::words::{brief, counted, name};
 use crate::render::html::contents::Listed;
+use crate::render::html::header::short_places;
 use crate::render::text::{mib, mib_of, process_name};
 
 /// How many processes have a column.
@@ -52,8 +52,8 @@ pub fn section(report: &Report, leaks: &[Listed<'_>]) -> Markup {
                                 tr {
                                     th scope="row" {
                                         a href={ "#" (it.id) } { (name(&brief(&it.leak.summary), 120)) }
-                                        @if let Some(place) = it.leak.line_to_change() {
-                                            small { (name(&short_location(&place), NAME)) }
+                                        @if let Some(places) = short_places(it.leak.places_to_change()) {
+                                            small { (places) }
                                         }
                                     }
                                     td.number.all { (mib(it.leak.bytes_held)) }
