@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cyclescope import _native
+from cyclescope._selection import SIGNATURE
 from cyclescope._suggest import enumerated
 
 
@@ -14,7 +15,8 @@ def explain(name: str) -> str:
     Args:
         name: Name of a leak pattern, such as ``closure-captures-owner`` (:attr:`Leak.pattern`), of
             growth, such as ``kept-with-graph`` (:attr:`Growth.pattern`), or the verdict of a
-            post-mortem, such as ``fragmentation``.
+            post-mortem, such as ``fragmentation``; or of a known leak of a library
+            (:attr:`Leak.known`).
 
     Raises:
         TypeError: If the name is no string.
@@ -23,10 +25,18 @@ def explain(name: str) -> str:
     if not isinstance(name, str):
         raise TypeError(f"explain() takes the name of a page as a string, not {name!r}")
     pages = _pages()
+    known = dict(_native.known_leaks())
     try:
-        return pages[name]
+        return pages[name] if name in pages else _wrapped(known[name])
     except KeyError:
-        raise ValueError(_unknown(name, list(pages))) from None
+        raise ValueError(_unknown(name, list(pages), list(known))) from None
+
+
+def _wrapped(page: str) -> str:
+    import textwrap
+
+    paragraphs = page.strip().split("\n\n")
+    return "\n\n".join(textwrap.fill(each, 100) for each in paragraphs) + "\n"
 
 
 def overview() -> str:
@@ -55,13 +65,19 @@ def heading(page: str) -> str:
     return page.partition("\n")[0].removeprefix("# ").removeprefix("Out of memory: ")
 
 
-def _unknown(name: str, names: list[str]) -> str:
+def _unknown(name: str, names: list[str], known: list[str]) -> str:
+    if SIGNATURE.fullmatch(name):
+        return (
+            f"{name} is the signature of a leak. `cyclescope report FILE` shows it, and its last "
+            "line names the page to explain it"
+        )
     # Imported here because only a mistyped name needs it.
     from difflib import get_close_matches
 
     meant = name.lower().replace("_", "-").strip("-")
     near = [other for other in names if meant and meant in other]
-    near = near or get_close_matches(meant, names, cutoff=0.5)
+    near = near or [other for other in known if meant and meant in other]
+    near = near or get_close_matches(meant, [*names, *known], cutoff=0.5)
     if near:
         return f"unknown name {name!r}: did you mean {enumerated(near, 'or')}?"
     return f"unknown name {name!r}: `cyclescope explain` lists all"

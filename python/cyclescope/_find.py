@@ -62,15 +62,16 @@ def find_tensor_cycles(
     Raises:
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names,
             ``min_bytes`` is not a number of bytes, or a setting is invalid.
+        TypeError: If ``redact`` is neither true nor false.
     """
     with Uncollected():
         from cyclescope import _native
+        from cyclescope._selection import redact_if
         from cyclescope._settings import check_min_bytes
         from cyclescope._watch import at_least, resolve
 
         check_min_bytes(min_bytes)
-        if redact:
-            _native.redact()
+        redact_if(redact)
         way_out = "Pass find_tensor_cycles(devices='any')"
         found = _native.find(*resolve(devices, ignore, way_out), frozen)
         return at_least(min_bytes, found)

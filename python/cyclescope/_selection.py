@@ -49,19 +49,33 @@ def ignored_names(ignore: object, say: Callable[[str], object] = _log.warning) -
     return list(ignore)
 
 
+def redact_if(redact: object) -> None:
+    """Leave the program's data out of all reports from now on, if that is asked for.
+
+    Raises:
+        TypeError: If ``redact`` is neither true nor false: ``"no"`` would redact.
+    """
+    if not isinstance(redact, bool):
+        raise TypeError(f"redact must be True or False, not {redact!r}")
+    if redact:
+        _native.redact()
+
+
 _looked_up: set[str] = set()
 
 
 def _similar(name: str) -> str | None:
     """A name that something has, if nothing has this one."""
-    known = {*dict(_native.patterns()), *_native.known_leaks()}
+    known = {*dict(_native.patterns()), *dict(_native.known_leaks())}
     modules = {module.partition(".")[0] for module in sys.modules}
     if OFF or name in known or name in modules or SIGNATURE.fullmatch(name) is not None:
         return None
+    # Libraries need not be imported yet, and may be named as the package index does.
+    if _is_installed(name):
+        return None
     libraries = [each for each in modules if not each.startswith("_")]
     near = nearest(name, [*known], ALIKE) or nearest(name, libraries, ALIKE)
-    # Libraries need not be imported yet, and may be named as the package index does.
-    return None if near is None or _is_installed(name) else near
+    return near or nearest(name, _installed(), ALIKE)
 
 
 def _is_installed(name: str) -> bool:
@@ -75,3 +89,13 @@ def _is_installed(name: str) -> bool:
     except (ImportError, ValueError, PackageNotFoundError):
         return False
     return True
+
+
+def _installed() -> list[str]:
+    """The names of all distributions that are installed."""
+    from importlib.metadata import distributions
+
+    try:
+        return [str(each.metadata["Name"]) for each in distributions()]
+    except OSError:
+        return []

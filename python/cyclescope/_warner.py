@@ -13,7 +13,7 @@ from cyclescope._devices import Devices
 from cyclescope._files import folder_named
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF
-from cyclescope._selection import StrPath
+from cyclescope._selection import StrPath, redact_if
 from cyclescope._settings import check_min_bytes, settings
 from cyclescope._suggest import enumerated
 from cyclescope._system import absolute, freeze_count
@@ -273,12 +273,12 @@ def warn_tensor_cycles(
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names,
             ``min_bytes`` is not a number of bytes, ``report_dir`` cannot be a folder's name, or a
             setting is invalid.
-        TypeError: If ``report_dir`` is no path, or ``record_history`` neither true nor false.
+        TypeError: If ``report_dir`` is no path, or ``record_history`` or ``redact`` neither true
+            nor false.
         OSError: If ``report_dir`` is not writable.
     """
     configured = settings()
-    if redact:
-        _native.redact()
+    redact_if(redact)
     names, ignored = selected(devices, ignore)
     least = configured.min_bytes if min_bytes is None else check_min_bytes(min_bytes)
     folder = configured.report_dir if report_dir is None else report_dir

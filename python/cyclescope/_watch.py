@@ -10,7 +10,7 @@ from cyclescope import _history, _log, _native, _teller
 from cyclescope._devices import Devices, blindness
 from cyclescope._native import CycleReport, LeakTally
 from cyclescope._off import OFF
-from cyclescope._selection import ignored_names
+from cyclescope._selection import ignored_names, redact_if
 from cyclescope._settings import settings
 
 if TYPE_CHECKING:
@@ -143,7 +143,8 @@ class Watch:
 
     def __repr__(self) -> str:
         state = "off" if OFF else "running" if self._final is None else "stopped"
-        return f"<Watch {state}, {len(self.leaks)} leaks>"
+        count = len(self.leaks)
+        return f"<Watch {state}, {count} leak{'s' * (count != 1)}>"
 
 
 def observe_tensor_cycles(
@@ -167,15 +168,14 @@ def observe_tensor_cycles(
         redact: See :func:`warn_tensor_cycles`.
 
     Raises:
-        TypeError: If ``callback`` is not callable.
+        TypeError: If ``callback`` is not callable, or ``redact`` neither true nor false.
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names, or a setting
             is invalid.
     """
     if not callable(callback):
         raise TypeError(f"callback must be a function that takes a report, not {callback!r}")
     configured = settings()
-    if redact:
-        _native.redact()
+    redact_if(redact)
     way_out = "Pass observe_tensor_cycles(devices='any')"
     names, ignored = resolve(devices, ignore, way_out)
 
@@ -271,7 +271,7 @@ def say_what_is_checked(names: list[str], devices: Devices | None, way_out: str)
     if by_default and "any" in names and (reason := blindness(["cuda"])) is not None:
         _said = True
         _log.warning(
-            "%s, so tensors in host memory are checked. Pass devices='gpu' to check none.",
+            "%s, so tensors in host memory are checked. Pass devices='gpu' not to check them.",
             _capital(reason),
         )
     elif (reason := blindness(names)) is not None:

@@ -237,7 +237,7 @@ pub const GARBAGE_ACCUMULATES: GrowthPattern = GrowthPattern {
 
 /// # Gradients that are never cleared
 ///
-/// The gradients of a model are added to in every step and never reset.
+/// Every step adds to the gradients of a model, and none resets them.
 ///
 /// **Why it grows.** `backward()` adds to `.grad`. Without `zero_grad()`, each step trains with the sum of
 /// all earlier gradients, and the gradients stay allocated during the forward pass.
@@ -328,7 +328,7 @@ pub const ACTIVATION_ON_MODULE: GrowthPattern = GrowthPattern {
 /// A container accumulates autograd nodes (`grad_fn`).
 ///
 /// **Why it grows.** A node refers to the next nodes and to its saved tensors, so that it keeps its whole graph
-/// alive, also if the tensor itself is gone.
+/// alive, even if the tensor itself is gone.
 ///
 /// ```python
 /// nodes.append(loss.grad_fn)

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 
 use crate::model::report::{Known, Leak, Step};
+use crate::model::words::all_of;
 
 /// One entry of the list.
 #[derive(Debug, Deserialize)]
@@ -51,9 +52,26 @@ pub fn prepare() {
     LazyLock::force(&ENTRIES);
 }
 
-/// The names of all known leaks.
-pub fn names() -> Vec<String> {
-    ENTRIES.iter().map(|entry| entry.name.clone()).collect()
+/// The name of each known leak, and what is known of it, as a page.
+pub fn pages() -> Vec<(&'static str, String)> {
+    let page = |entry: &'static Entry| {
+        let mut text = format!(
+            "# A known leak of {}: {}\n\n{}\n\nTested with {}",
+            entry.library,
+            entry.name,
+            entry.remedy,
+            all_of(&entry.versions)
+        );
+        if let Some(version) = &entry.fixed_in {
+            text += &format!("; gone in {version}");
+        }
+        text += ".\n";
+        if let Some(link) = &entry.link {
+            text += &format!("\n{link}\n");
+        }
+        (&*entry.name, text)
+    };
+    ENTRIES.iter().map(page).collect()
 }
 
 /// The known leak that this one is; `None` if it is none, or if the library that is installed is of a

@@ -103,7 +103,7 @@ pub const ELSEWHERE: &str = "elsewhere";
 /// **Why it happens.** Activations grow with the batch and with the length of sequences, and an optimizer
 /// such as Adam needs twice the memory of the parameters.
 ///
-/// Instead, need less at once:
+/// Instead, reduce the memory of one step:
 ///
 /// - a smaller batch, with gradients accumulated over several
 /// - checkpointed activations (`torch.utils.checkpoint`)
@@ -120,7 +120,7 @@ pub const BATCH_TOO_BIG: &str = "batch-too-big";
 /// **Why it happens.** Several causes may each hold a part of the memory, or a part could not be examined:
 /// during a backward pass, for example, autograd graphs are not read.
 ///
-/// Instead, run the program again with what would prove the cause:
+/// Instead, run the program again with these, which may prove the cause:
 ///
 /// ```python
 /// monitor = cyclescope.watch_growth()  # finds what grows; call monitor.step() in each step

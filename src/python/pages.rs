@@ -28,8 +28,8 @@ fn named(pages: Vec<Page>) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// Names that users may have meant: of the known leaks.
+/// `(name, page)` of the known leaks of libraries.
 #[pyfunction]
-pub fn known_leaks() -> Vec<String> {
-    known::names()
+pub fn known_leaks() -> Vec<(&'static str, String)> {
+    known::pages()
 }

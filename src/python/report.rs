@@ -339,7 +339,7 @@ class! {
             signature: String,
             /// The signature without the line numbers of the program's functions; None if it has none.
             ///
-            /// :meth:`CycleReport.against` and ``cyclescope diff`` know a leak again by it when code above its functions
+            /// :meth:`CycleReport.against` and ``cyclescope diff`` recognize a leak by it when code above its functions
             /// was added or removed.
             outline: Option<String>,
             /// Name of the recognised pattern, such as ``closure-captures-owner``; None if unknown.

@@ -73,7 +73,7 @@ except ValueError as error:
 }
 
 
-def report_of(make: Callable[[], object]) -> cyclescope.Report:
+def report_of(make: Callable[[], object]) -> cyclescope.CycleReport:
     gc.collect()
     make()
     return cyclescope.find_tensor_cycles(devices="any", frozen=False)
@@ -122,7 +122,8 @@ def test_where_several_lines_may_have_put_it_they_or_the_class_is_named(
         assert f"Remove `work` ({count} times) from it, when they are no longer needed." in said
         assert re.findall(r"owner\.py:(\d+)(?:,| or|:) ", said) == [str(line) for line in lines]
     else:
-        assert leak.cuts[0].candidates == leak.candidate_sources == []
+        assert leak.cuts[0].candidates == []
+        assert leak.candidate_sources == []
         assert ", in class `Owner`: " in said
 
 

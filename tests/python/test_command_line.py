@@ -131,6 +131,11 @@ def test_completion(command: Command, tmp_path: Path, shell: str) -> None:
 def test_explain(command: Command) -> None:
     assert "closure-captures-owner" in command("explain").stdout
     assert command("explain", "closure-captures-owner").stdout.startswith("# ")
+    known = command("explain", "torch-parametrized-class").stdout
+    assert known.startswith("# A known leak of torch")
+    assert "remove_parametrizations" in known
+    assert max(map(len, known.splitlines())) <= 100
+    assert "is the signature of a leak" in command("explain", "0123456789abcdef").stderr
     wrong = command("explain", "closure-capture-owner")
     assert wrong.returncode == 2
     assert "did you mean closure-captures-owner" in wrong.stderr

@@ -13,7 +13,7 @@ import numpy
 import pytest
 
 import cyclescope
-from cyclescope import CycleReport, _selection, _settings
+from cyclescope import CycleReport, _native, _selection, _settings
 from support.nodes import Node
 from support.processes import python
 
@@ -176,6 +176,7 @@ def test_a_misspelt_variable(
         ("torch-parametrised-class", "torch-parametrized-class"),
         ("nmupy", "numpy"),
         ("numpyy", "numpy"),
+        ("codespel", "codespell"),
         ("numpy", None),
         ("closure-captures-owner", None),
         ("0123456789abcdef", None),
@@ -197,6 +198,22 @@ def test_a_misspelt_name_to_ignore(
         assert said == [
             f"ignore names {name!r}, but nothing has that name; did you mean {meant!r}?"
         ]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: cyclescope.warn_tensor_cycles(redact="no"),  # type: ignore[arg-type]
+        lambda: cyclescope.find_tensor_cycles(redact="no"),  # type: ignore[arg-type]
+        lambda: cyclescope.observe_tensor_cycles(print, redact="no"),  # type: ignore[arg-type]
+        lambda: cyclescope.watch_growth(redact="no"),  # type: ignore[arg-type]
+        lambda: cyclescope.on_oom(redact="no"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_word_for_redact_is_not_taken_for_true(call: Callable[[], object]) -> None:
+    with pytest.raises(TypeError, match=r"^redact must be True or False, not 'no'$"):
+        call()
+    assert not _native.redacts()
 
 
 # Help

@@ -15,8 +15,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "name",
         nargs="?",
         metavar="NAME",
-        help="a leak pattern, a kind of growth or an out-of-memory verdict, as a report shows it "
-        "(default: list all)",
+        help="a leak pattern, a kind of growth, an out-of-memory verdict or a known leak of a "
+        "library, as a report shows it (default: list all)",
     )
     add_json(parser)
 
@@ -38,7 +38,8 @@ def _pages(name: str | None) -> list[dict[str, str]]:
     """One page in full, or all of them by name and heading."""
     if name is not None:
         page = explain(name)
-        about = next(about for about, each, _ in sections() if each == name)
+        found = (about for about, each, _ in sections() if each == name)
+        about = next(found, "Known leaks of libraries")
         return [{"name": name, "about": about, "heading": heading(page), "text": page}]
     return [
         {"name": each, "about": about, "heading": heading(page)} for about, each, page in sections()

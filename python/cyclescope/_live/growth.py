@@ -14,7 +14,7 @@ from cyclescope._live.reading import Torch
 from cyclescope._live.redaction import shown_error
 from cyclescope._native import Growth as Growth
 from cyclescope._off import NOTE, OFF
-from cyclescope._selection import StrPath
+from cyclescope._selection import StrPath, redact_if
 from cyclescope._settings import check_every, check_min_bytes, check_number, settings
 from cyclescope._system import monotonic, now
 
@@ -59,11 +59,12 @@ class LeakMonitor:
     live tensors and their autograd graphs, and counts other objects, threads and open files. A
     group that has grown over ten samples and still grows is reported once, on the logger
     ``cyclescope``. A leak that adds nothing in most of the samples
-    is found over longer intervals, of 2 to 89 samples. Not reported are tensors that exist from the
-    first samples on (parameters, optimizer state), are replaced in each step, or stop growing (a
-    full cache, a window of fixed length, an averaged copy of the model). A cache that takes longer
-    than ten samples to fill looks like a leak and is reported; the report is withdrawn when most of
-    the tensors have been released, or none has been added for as long as it took to find it.
+    is found over longer intervals, of 2 to 89 samples. It does not report tensors that exist from
+    the first samples on (parameters, optimizer state), are replaced in each step, or stop growing
+    (a full cache, a window of fixed length, an averaged copy of the model). A cache that takes
+    longer than ten samples to fill looks like a leak and is reported; the report is withdrawn when
+    most of the tensors have been released, or none has been added for as long as it took to find
+    it.
 
     Args:
         every: Number of steps between samples; by default 10, or as in the :func:`settings`. With
@@ -89,8 +90,7 @@ class LeakMonitor:
         redact: bool = False,
     ) -> None:
         configured = settings()
-        if redact:
-            _native.redact()
+        redact_if(redact)
         self.every = configured.growth_every if every is None else check_every(every)
         """Number of steps between samples."""
         self._asked = self.every

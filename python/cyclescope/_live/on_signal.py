@@ -22,7 +22,7 @@ from cyclescope._files import (
 from cyclescope._live.growth import running_report
 from cyclescope._live.redaction import shown_error
 from cyclescope._off import OFF
-from cyclescope._selection import StrPath
+from cyclescope._selection import StrPath, redact_if
 from cyclescope._settings import settings
 from cyclescope._system import absolute, environment, getpid
 from cyclescope._threads import Helper, signals_blocked
@@ -226,8 +226,7 @@ def on_signal(
     configured = settings()
     chosen = configured.report_dir if report_dir is None else folder_named(report_dir)
     names = configured.devices_or(devices)
-    if redact:
-        _native.redact()
+    redact_if(redact)
     watch = SignalWatch(number, names, None if chosen is None else Path(absolute(chosen)))
     if OFF:
         return watch

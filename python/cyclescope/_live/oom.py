@@ -26,7 +26,7 @@ from cyclescope._live.reading import Torch
 from cyclescope._live.redaction import shown_error
 from cyclescope._native import PostMortem as PostMortem
 from cyclescope._off import OFF
-from cyclescope._selection import StrPath
+from cyclescope._selection import StrPath, redact_if
 from cyclescope._settings import check_number, settings
 from cyclescope._threads import Flag, begin
 
@@ -178,8 +178,7 @@ def on_oom(
     """
     check_number("seconds", seconds)
     configured = settings()
-    if redact:
-        _native.redact()
+    redact_if(redact)
     chosen = configured.report_dir if report_dir is None else folder_named(report_dir)
     if OFF or chosen is None:
         return OomWatch(None, seconds)

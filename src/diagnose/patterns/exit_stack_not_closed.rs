@@ -2,7 +2,7 @@
 //!
 //! An object keeps a `contextlib.ExitStack` whose callbacks lead back to the object, and nobody closes it.
 //!
-//! **Why it leaks.** The stack keeps each callback and context manager that it is to leave, until it is
+//! **Why it leaks.** The stack keeps each callback and each context manager that it has entered, until it is
 //! closed. A bound method among them keeps its object, and that keeps the stack.
 //!
 //! ```python
