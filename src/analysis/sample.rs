@@ -189,8 +189,8 @@ impl TorchObjects<'_> {
     /// Leaves out autograd functions that only C++ holds.
     ///
     /// Up to PyTorch 2.11 the Python object of a function is made each time that it is asked for, and lives as long as
-    /// Python holds it. In 2.15 the function keeps it, and a tensor shows it to the collector: then one reference is
-    /// the function's.
+    /// Python holds it. In 2.15 the function keeps it as long as C++ holds the function, and a tensor shows it to the
+    /// collector: then one reference is the function's. One that only a container holds has no other reference either.
     fn keep_held_functions(&mut self, frameworks: &Frameworks) {
         let all: FxHashSet<usize> = self
             .functions
@@ -202,10 +202,14 @@ impl TorchObjects<'_> {
                 && referents(tensor).iter().any(|target| all.contains(target))
         };
         if !all.is_empty() && self.tensors.iter().any(shows_function) {
+            let containers = self.containers.iter();
+            let items = containers.flat_map(|(container, _)| referents(container));
+            let contained: FxHashSet<usize> = items.filter(|it| all.contains(it)).collect();
             // Beside the function's reference there is the one in this list.
             self.functions.retain(|function| {
                 // SAFETY: attached; the list holds the object.
-                unsafe { ffi::Py_REFCNT(function.as_ptr()) > 2 }
+                let references = unsafe { ffi::Py_REFCNT(function.as_ptr()) };
+                references > 2 || contained.contains(&(function.as_ptr() as usize))
             });
         }
     }

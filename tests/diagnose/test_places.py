@@ -492,7 +492,7 @@ def test_nobody_who_traces_is_told_to_trace(traced: bool, modules: Modules) -> N
         tracemalloc.stop()
     assert ("Run with `python -X tracemalloc" in leak) != traced, leak
     if traced:
-        assert f"allocated at {modules.folder / 'places_told.py'}:" in leak, leak
+        assert re.search(r"allocated at .*places_told\.py:", leak), leak
 
 
 WRAPPED_IN_A_LOOP = """

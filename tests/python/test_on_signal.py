@@ -200,7 +200,8 @@ else:
     ready()
 dist.all_reduce(total)
 ready(total.tolist())
-print(*next(iter(DataLoader(Slow(), num_workers=1))).tolist(), flush=True)
+loader = DataLoader(Slow(), num_workers=1, multiprocessing_context="fork")
+print(*next(iter(loader)).tolist(), flush=True)
 dist.destroy_process_group()
 """
 
