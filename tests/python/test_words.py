@@ -176,7 +176,7 @@ def test_a_misspelt_variable(
         ("torch-parametrised-class", "torch-parametrized-class"),
         ("nmupy", "numpy"),
         ("numpyy", "numpy"),
-        ("codespel", "codespell"),
+        ("sympyy", "sympy"),
         ("numpy", None),
         ("closure-captures-owner", None),
         ("0123456789abcdef", None),
