@@ -68,8 +68,8 @@ def heading(page: str) -> str:
 def _unknown(name: str, names: list[str], known: list[str]) -> str:
     if SIGNATURE.fullmatch(name):
         return (
-            f"{name} is the signature of a leak. `cyclescope report FILE` shows it, and its last "
-            "line names the page to explain it"
+            f"{name} is the signature of a leak, which `cyclescope report FILE` shows. The page to "
+            "explain it has the name of its pattern"
         )
     # Imported here because only a mistyped name needs it.
     from difflib import get_close_matches

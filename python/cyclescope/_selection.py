@@ -79,12 +79,15 @@ def _similar(name: str) -> str | None:
 
 
 def _is_installed(name: str) -> bool:
-    from importlib.metadata import PackageNotFoundError, distribution
     from importlib.util import find_spec
 
     try:
         if "." not in name and find_spec(name.replace("-", "_")) is not None:
             return True
+        from importlib.metadata import PackageNotFoundError, distribution
+    except (ImportError, ValueError):
+        return False
+    try:
         distribution(name)
     except (ImportError, ValueError, PackageNotFoundError):
         return False
@@ -92,10 +95,7 @@ def _is_installed(name: str) -> bool:
 
 
 def _installed() -> list[str]:
-    """The names of all distributions that are installed."""
-    from importlib.metadata import distributions
+    """The names of all modules that can be imported."""
+    from pkgutil import iter_modules
 
-    try:
-        return [str(each.metadata["Name"]) for each in distributions()]
-    except OSError:
-        return []
+    return [module.name for module in iter_modules()]

@@ -271,7 +271,7 @@ def say_what_is_checked(names: list[str], devices: Devices | None, way_out: str)
     if by_default and "any" in names and (reason := blindness(["cuda"])) is not None:
         _said = True
         _log.warning(
-            "%s, so tensors in host memory are checked. Pass devices='gpu' not to check them.",
+            "%s, so tensors in host memory are checked. To leave them out, pass devices='gpu'.",
             _capital(reason),
         )
     elif (reason := blindness(names)) is not None:

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
@@ -202,8 +203,10 @@ impl TorchObjects<'_> {
                 && referents(tensor).iter().any(|target| all.contains(target))
         };
         if !all.is_empty() && self.tensors.iter().any(shows_function) {
-            let containers = self.containers.iter();
-            let items = containers.flat_map(|(container, _)| referents(container));
+            let containers = self.containers.iter().map(|(container, _)| container);
+            let items = containers
+                .filter(|it| may_hold(it, &all))
+                .flat_map(referents);
             let contained: FxHashSet<usize> = items.filter(|it| all.contains(it)).collect();
             // Beside the function's reference there is the one in this list.
             self.functions.retain(|function| {
@@ -213,6 +216,24 @@ impl TorchObjects<'_> {
             });
         }
     }
+}
+
+/// True if a container may hold one of some objects: of most, one item tells.
+fn may_hold(container: &Bound<'_, PyAny>, objects: &FxHashSet<usize>) -> bool {
+    let is_one = |item: &Bound<'_, PyAny>| objects.contains(&(item.as_ptr() as usize));
+    if let Ok(list) = container.cast::<PyList>() {
+        let last = list.len().checked_sub(1);
+        return last.is_some_and(|last| list.get_item(last).is_ok_and(|item| is_one(&item)));
+    }
+    if !container.is_instance_of::<PyDict>() {
+        return true;
+    }
+    let mut found = false;
+    dict_items(container, &mut |key, value| {
+        found = is_one(key) || is_one(value);
+        false
+    });
+    found
 }
 
 #[derive(Clone, Copy)]

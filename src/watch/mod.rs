@@ -409,7 +409,12 @@ impl Watcher {
         };
         let time = report.time;
         report.leaks.retain(|leak| {
-            !watch.dismissed.remove(&leak.signature) || {
+            if !watch.dismissed.contains(&leak.signature) {
+                return true;
+            }
+            let has_room = watch.recalled.len() < LEAK_LIMIT;
+            has_room && {
+                watch.dismissed.remove(&leak.signature);
                 watch.recalled.insert(leak.signature.clone());
                 watch.count(leak, time)
             }

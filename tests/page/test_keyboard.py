@@ -65,6 +65,36 @@ def test_slash_searches_and_escape_ends_it(report: cyclescope.CycleReport, open_
     expect(opened.drawing.locator(".node.match")).to_have_count(0)
 
 
+def test_n_goes_through_all_boxes_or_all_matches(
+    tree: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(tree.to_html())
+    field = opened.page.get_by_placeholder("Find an object")
+    chosen = opened.drawing.locator(".node.selected")
+    field.press("Enter")
+    expect(chosen).to_have_count(0)
+    opened.drawing.focus()
+    boxes = opened.drawing.locator(".node").count()
+    seen = set()
+    for _ in range(boxes):
+        opened.page.keyboard.press("n")
+        seen.add(chosen.get_attribute("id"))
+    assert len(seen) == boxes
+    opened.page.keyboard.press("Escape")
+    opened.show("Everything")
+    # By the name of a reference, which only the object has that refers.
+    field.fill(".parent")
+    matches = opened.drawing.locator(".node.match")
+    expect(matches).not_to_have_count(0)
+    field.press("Enter")
+    expect(chosen).to_have_class(re.compile("match"))
+    field.fill("nothing has this name")
+    field.press("Escape")
+    field.fill("nothing has this name")
+    field.press("Enter")
+    expect(chosen).to_have_count(0)
+
+
 def test_question_mark_lists_the_keys(report: cyclescope.CycleReport, open_page: Open) -> None:
     opened = open_page(report.to_html())
     keys = opened.page.get_by_role("dialog", name="Keys")

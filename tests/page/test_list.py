@@ -43,6 +43,33 @@ def listed(opened: Opened) -> Locator:
     return opened.page.locator("nav li:visible")
 
 
+@pytest.mark.parametrize("width", [390, 1024])
+def test_what_is_chosen_in_a_list_above_the_leak_comes_into_sight(
+    width: int, many: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(many.to_html(), viewport={"width": width, "height": 800})
+    link = listed(opened).nth(1).locator("a")
+    target = str(link.get_attribute("href"))
+    link.click()
+    section = opened.page.locator(f"section[id='{target[1:]}']")
+    expect(section).to_be_visible()
+    opened.page.wait_for_function("scrollY > 0")
+    place = section.bounding_box()
+    assert place is not None
+    assert -1 <= place["y"] <= 100
+
+
+def test_enter_shows_the_first_leak_that_is_found(
+    many: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(many.to_html(), viewport={"width": 1440, "height": 900})
+    field = opened.page.get_by_placeholder("Find a leak")
+    field.fill("TREENODE")
+    wanted = str(listed(opened).locator("a").get_attribute("href"))
+    field.press("Enter")
+    expect(opened.page.locator("section.leak:visible")).to_have_id(wanted[1:])
+
+
 def test_search_and_filters_narrow_the_list(many: cyclescope.CycleReport, open_page: Open) -> None:
     opened = open_page(many.to_html(), viewport={"width": 1440, "height": 900})
     count = len(many.leaks)

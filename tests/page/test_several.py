@@ -118,6 +118,14 @@ def test_the_reports_of_several_ranks_make_one_page(
     expect(shown.locator(".key li")).to_have_text(["rank 0", "rank 1", "rank 2"])
 
 
+def test_a_row_of_the_ranks_shows_its_leak(open_page: Open) -> None:
+    opened = open_page(gallery.of_ranks(8).to_html(), viewport={"width": 1440, "height": 900})
+    row = opened.page.locator("#ranks tbody tr").last
+    wanted = str(row.locator("a").get_attribute("href"))
+    row.locator("td").last.click()
+    expect(opened.page.locator("section.leak:visible")).to_have_id(wanted[1:])
+
+
 def test_a_page_of_many_ranks_is_printed_with_those_that_hold_most(open_page: Open) -> None:
     opened = open_page(gallery.of_ranks(64).to_html(), viewport={"width": 688, "height": 1000})
     head = opened.page.locator("#ranks thead th")

@@ -43,6 +43,7 @@ use self::project::others_allow;
 use self::reference::{Reference, show_around, shown};
 pub use self::sources::{Program, remember_start};
 use self::sources::{Source, Sources};
+use self::stores::stores;
 use self::syntax::Syntax;
 use self::taken::{expression, taken};
 use crate::capture::{ClassSource, ReferenceName, is_library_file};
@@ -101,7 +102,7 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
     let mut files = Vec::new();
     let kept_as = leak.origin.kept_as.as_deref().unwrap_or_default();
     let found = match (cut.edge.strip_prefix('.'), kept_as.strip_prefix('.')) {
-        (Some(attribute), _) if !speaks_of_another(leak, attribute) => {
+        (Some(attribute), _) if !speaks_of_another(leak, attribute, sources) => {
             let item = item_of(leak, cut.target);
             made(&leak.origin, attribute, to, item, sources, &mut files)
         }
@@ -197,14 +198,24 @@ fn item_of(leak: &Leak, container: u32) -> Option<(&str, &Object)> {
     Some((leak.cycle[at].edge.as_str(), object))
 }
 
-/// True if the advice begins with another attribute, whose line is another. No line of the program sets an attribute of
-/// a library's object.
-fn speaks_of_another(leak: &Leak, attribute: &str) -> bool {
+/// True if the advice begins with another attribute, whose line is another: but for one that the code of a library set, as
+/// no file of the program sets any of that name.
+fn speaks_of_another(leak: &Leak, attribute: &str, sources: &mut Sources) -> bool {
     let code = first_code(leak);
     match code.rsplit_once('.') {
-        Some((_, other)) => other != attribute && !is_of_library(leak, other),
+        Some((_, other)) => {
+            other != attribute && !(is_of_library(leak, other) && !is_set(other, sources))
+        }
         None => leak.pattern.as_deref() == Some("tensor-attribute-leads-back") && code != attribute,
     }
+}
+
+/// True if a file of the program sets an attribute of this name, or may.
+fn is_set(attribute: &str, sources: &mut Sources) -> bool {
+    sources.load_all_having(&[attribute]).is_none_or(|files| {
+        let mut read = files.iter().filter_map(|file| sources.get(file));
+        read.any(|syntax| !stores(syntax, attribute).is_empty())
+    })
 }
 
 /// What stands first between backticks in the first sentence of the advice.

@@ -59,7 +59,7 @@ class Figure {
     this.input.addEventListener("input", () => this.find());
     this.select.addEventListener("change", () => this.find());
     this.input.addEventListener("keydown", (event) => {
-      if (event.key === "Enter") this.choose(this.selection.nextMatch());
+      if (event.key === "Enter" && this.selection.asked) this.choose(this.selection.nextMatch());
       if (event.key !== "Escape") return;
       this.clear();
       this.svg.focus({ preventScroll: true });

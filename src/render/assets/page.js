@@ -112,7 +112,7 @@ document.addEventListener("click", (event) => {
     showLeak(entry);
   }
   const isLink = event.target.closest?.("a, button, input");
-  if (!isLink) event.target.closest?.("#ranks tbody tr")?.querySelector("a")?.click();
+  if (!isLink && !String(getSelection())) event.target.closest?.("#ranks tbody tr")?.querySelector("a")?.click();
   const button = event.target.closest?.("button");
   if (button?.dataset.copy) textOf(button.dataset.copy, button.closest("section")).then((text) => copyFrom(button, text));
   else if (button?.dataset.save) onSave(button);

@@ -91,6 +91,7 @@ class Selection {
     this.matches = letters || type ? this.boxes.filter(found) : [];
     // Where nothing is found, the drawing stays as it is.
     this.searching = this.matches.length > 0;
+    this.asked = Boolean(letters || type);
     this.mark();
     return this.matches.length;
   }
@@ -114,7 +115,7 @@ class Selection {
 
   /** The match after the selected one; without a search, the box after it. */
   nextMatch() {
-    const boxes = this.matches.length ? this.matches : this.boxes;
+    const boxes = this.asked ? this.matches : this.boxes;
     return boxes[boxes.indexOf(this.chosen) + 1] ?? boxes[0] ?? null;
   }
 
