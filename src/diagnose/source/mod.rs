@@ -204,7 +204,7 @@ fn speaks_of_another(leak: &Leak, attribute: &str, sources: &mut Sources) -> boo
     let code = first_code(leak);
     match code.rsplit_once('.') {
         Some((_, other)) => {
-            other != attribute && !(is_of_library(leak, other) && !is_set(other, sources))
+            other != attribute && (!is_of_library(leak, other) || is_set(other, sources))
         }
         None => leak.pattern.as_deref() == Some("tensor-attribute-leads-back") && code != attribute,
     }
