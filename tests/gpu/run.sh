@@ -4,9 +4,11 @@
 # ten thousand, then measures training steps.
 # `maturin build --release --out .wheel` makes the wheel, on any machine.
 #
-#   tests/gpu/run.sh [PYTEST ARGUMENTS]
+#   [PART=first|second|rest] tests/gpu/run.sh [PYTEST ARGUMENTS]
 #
-# PYTHON is the interpreter with PyTorch and CuPy (default: python3).
+# PYTHON is the interpreter with PyTorch and CuPy (default: python3). PART is one of three parts, each of
+# five minutes or so, for machines that are lent for a short time: the tests of one half of the files, of
+# the other half, and the rest.
 set -eu
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}
@@ -24,15 +26,24 @@ trap 'rm -rf "$target"' EXIT
 export PYTHONPATH="$target${PYTHONPATH:+:$PYTHONPATH}"
 "$python" -c 'import cyclescope, torch; print(cyclescope.__file__, torch.__version__, torch.cuda.get_device_name())'
 
+part=${PART:-all}
 status=0
-# Memory runs out as it should only where no other test has left anything in the allocator.
-"$python" -m pytest tests/gpu -q -m gpu -p no:cacheprovider -o faulthandler_timeout=120 \
-    --ignore tests/gpu/test_gpu_oom.py "$@" || status=$?
-"$python" -m pytest tests/gpu/test_gpu_oom.py -q -m gpu -p no:cacheprovider -o faulthandler_timeout=120 "$@" || status=$?
-for kind in tensor tensor-view parameter graph storage; do
-    "$python" tests/harmless/memory.py --device cuda --kind $kind --count 50000 || status=$?
-done
-"$python" tests/harmless/memory.py --kind cupy --count 50000 || status=$?
-"$python" benches/gpu_step.py || status=$?
-"$python" benches/jax_step.py || status=$?
+check() { "$python" "$@" || status=$?; }
+tests() { check -m pytest -q -m gpu -p no:cacheprovider -o faulthandler_timeout=120 "$@"; }
+if [ "$part" = all ] || [ "$part" = first ]; then
+    tests tests/gpu/test_gpu_[a-i]*.py "$@"
+fi
+if [ "$part" = all ] || [ "$part" = second ]; then
+    tests tests/gpu/test_gpu_[j-z]*.py --ignore tests/gpu/test_gpu_oom.py "$@"
+fi
+if [ "$part" = all ] || [ "$part" = rest ]; then
+    # Memory runs out as it should only where no other test has left anything in the allocator.
+    tests tests/gpu/test_gpu_oom.py "$@"
+    for kind in tensor tensor-view parameter graph storage; do
+        check tests/harmless/memory.py --device cuda --kind $kind --count 50000
+    done
+    check tests/harmless/memory.py --kind cupy --count 50000
+    check benches/gpu_step.py
+    check benches/jax_step.py
+fi
 exit $status
