@@ -62,7 +62,7 @@ def find_tensor_cycles(
     Raises:
         ValueError: If ``devices`` names no device, ``ignore`` is not a list of names,
             ``min_bytes`` is not a number of bytes, or a setting is invalid.
-        TypeError: If ``redact`` is neither true nor false.
+        TypeError: If ``redact`` or ``frozen`` is neither true nor false.
     """
     with Uncollected():
         from cyclescope import _native
@@ -72,6 +72,8 @@ def find_tensor_cycles(
 
         check_min_bytes(min_bytes)
         redact_if(redact)
+        if not isinstance(frozen, bool):
+            raise TypeError(f"frozen must be True or False, not {frozen!r}")
         way_out = "Pass find_tensor_cycles(devices='any')"
         found = _native.find(*resolve(devices, ignore, way_out), frozen)
         return at_least(min_bytes, found)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -35,7 +36,7 @@ _CALLED = (
 FIELDS = "cyclescope"
 """The attribute of a log record that holds its fields."""
 
-CONTINUED = "\n" + " " * 8
+CONTINUED = re.compile(r"\n {8,}")
 """Between the lines of a paragraph of a warning."""
 
 _said = False
@@ -84,7 +85,7 @@ def fitting(text: str) -> str:
     while source is not None:
         for handler in source.handlers:
             if any(base.__module__ == "rich.logging" for base in type(handler).__mro__):
-                return text.replace(CONTINUED, " ")
+                return CONTINUED.sub(" ", text)
         source = source.parent if source.propagate else None
     return text
 

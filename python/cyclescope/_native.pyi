@@ -153,6 +153,9 @@ class Growth:
     @property
     def samples(self) -> int:
         """Number of samples on which the finding is based."""
+    def to_text(self) -> str:
+        """What grows, what to change, how much it is, and the command that says more, in a few
+        lines."""
     def as_dict(self) -> dict[str, Any]:
         """The fields as a dictionary, for JSON."""
     def __eq__(self, other: object, /) -> bool: ...

@@ -78,9 +78,14 @@ def to_sarif(report: CycleReport | None, *, base: StrPath | None = None) -> str:
         report: The report; None if nothing was found.
         base: The source root, to which paths are relative; by default ``$GITHUB_WORKSPACE``, or
             else the current folder.
+
+    Raises:
+        TypeError: If ``report`` is something else.
     """
     import json
 
+    if report is not None and not isinstance(report, CycleReport):
+        raise TypeError(f"report must be a CycleReport or None, not {report!r}")
     base = sources(base)
     leaks = [] if report is None else report.leaks
     rules = sorted({leak.pattern or UNKNOWN for leak in leaks})

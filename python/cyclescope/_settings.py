@@ -29,27 +29,31 @@ class Settings:
     ``CYCLESCOPE_OFF`` and ``CYCLESCOPE_SIGNAL`` are not settings. They are read once, when
     cyclescope is imported: the first turns every function off, the second calls
     :func:`on_signal`.
+
+    Attributes:
+        devices: Which memory to check; None for accelerators, or all memory if there are none.
+        ignore: Leaks to ignore, in addition to those that a call ignores; see
+            :func:`warn_tensor_cycles`.
+        report_dir: Folder for reports; None for a temporary folder.
+        record_history: Have PyTorch record the stack of each GPU allocation.
+        every: :func:`step` collects every N steps.
+        growth_every: A :class:`LeakMonitor` samples every N steps.
+        redact: Leave the program's data and folders out of every report; see
+            :func:`warn_tensor_cycles`.
+        min_bytes: The watch warns of a leak once it has held this many bytes; None for 1 MiB of
+            host memory, or any device memory.
+        origins: Where each setting comes from. Settings that are not listed have their default.
     """
 
     devices: tuple[str, ...] | None = None
-    """Which memory to check; None for accelerators, or all memory if there are none."""
     ignore: tuple[str, ...] = ()
-    """Leaks to ignore, in addition to those that a call ignores; see :func:`warn_tensor_cycles`."""
     report_dir: Path | None = None
-    """Folder for reports; None for a temporary folder."""
     record_history: bool = False
-    """Have PyTorch record the stack of each GPU allocation."""
     every: int = 100
-    """:func:`step` collects every N steps."""
     growth_every: int = 10
-    """A :class:`LeakMonitor` samples every N steps."""
     redact: bool = False
-    """Leave the program's data and folders out of every report; see :func:`warn_tensor_cycles`."""
     min_bytes: int | None = None
-    """The watch warns of a leak once it has held this many bytes; None for 1 MiB of host memory, or
-    any device memory."""
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Where each setting comes from. Settings that are not listed have their default."""
 
     def devices_or(self, given: Devices | None) -> list[str]:
         """The devices that a call names, or else these settings, or else the default of all."""

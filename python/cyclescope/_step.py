@@ -22,20 +22,24 @@ OLDEST = 2
 
 @dataclass(frozen=True)
 class StepReport:
-    """The result of one collection by :func:`step`."""
+    """The result of one collection by :func:`step`.
+
+    Attributes:
+        step: The number of steps so far.
+        since: The step of the previous collection.
+        report: What this collection freed.
+        bytes_held: Bytes that cycles held in the steps since then, whichever collection freed them.
+        bytes_aged: Bytes of garbage in the oldest generation, which the loop's own collections
+            never free.
+        seconds: How long the loop waited.
+    """
 
     step: int
-    """The number of steps so far."""
     since: int
-    """The step of the previous collection."""
     report: CycleReport
-    """What this collection freed."""
     bytes_held: int
-    """Bytes that cycles held in the steps since then, whichever collection freed them."""
     bytes_aged: int
-    """Bytes of garbage in the oldest generation, which the loop's own collections never free."""
     seconds: float
-    """How long the loop waited."""
 
     def scalars(self) -> dict[str, float]:
         """The figures as scalars for TensorBoard and similar tools."""

@@ -154,6 +154,7 @@ impl Search<'_, '_> {
             }
             is_first = false;
             let internal = self.internal_containers(groups.keys().copied());
+            let unchanging = self.dicts_of_unchanging(groups.keys().copied());
             level.clear();
             for (from, tos) in groups {
                 if beyond.contains(&from) || live.is_own(from) {
@@ -169,6 +170,7 @@ impl Search<'_, '_> {
                 };
                 if together.contains(&from)
                     || internal.contains(&from)
+                    || unchanging.contains(&from)
                     || !tos.iter().zip(&names).all(removable)
                 {
                     onwards.insert(from, tos[0]);
@@ -314,6 +316,31 @@ impl Search<'_, '_> {
         let dict = instance_dict(&builtins.instances, &object)?;
         let has_values = !inline_values(&builtins.instances, &object).is_empty();
         self.live.objects.number_at(dict).filter(|_| has_values)
+    }
+
+    /// The dicts that are the `__dict__` of an instance of which no attribute can be removed.
+    fn dicts_of_unchanging(self, nodes: impl Iterator<Item = u32>) -> FxHashSet<u32> {
+        let is_dict = |node: &u32| {
+            let object = self
+                .live
+                .object(*node)
+                .filter(|_| !self.live.is_frame(*node));
+            object.is_some_and(|it| self.inspector.kind(&it) == ObjectKind::Dict)
+        };
+        let dicts: Vec<u32> = nodes.filter(is_dict).collect();
+        if dicts.is_empty() {
+            return FxHashSet::default();
+        }
+        let holders = self.referrers(&dicts, false, &mut true);
+        let instances = &self.inspector.builtins.instances;
+        let own = holders.into_keys().filter_map(|holder| {
+            let dict = instance_dict(instances, &self.live.object(holder)?)?;
+            let dict = self.live.objects.number_at(dict)?;
+            self.live
+                .keeps_attributes(self.inspector, holder)
+                .then_some(dict)
+        });
+        own.collect()
     }
 
     /// Those that are a part of an object made in C, which nothing in Python leads to: the dict of a

@@ -81,6 +81,13 @@ impl Live<'_> {
         }
     }
 
+    /// True for an instance whose attributes a program does not remove: its class is frozen, or an array needs them.
+    pub(super) fn keeps_attributes(&self, inspector: &Inspector, node: u32) -> bool {
+        let object = self.object(node);
+        object.is_some_and(|it| has_frozen_class(&inspector.builtins, &it))
+            || self.is_memory_of_array(inspector, node)
+    }
+
     /// True for an object of which an array has its memory, and which gives that away only with the array, such as the
     /// `DummyArray` of `as_strided` (numpy/lib/_stride_tricks_impl.py).
     fn is_memory_of_array(&self, inspector: &Inspector, node: u32) -> bool {

@@ -131,6 +131,11 @@ impl Growth {
         FxBuildHasher.hash_one((&self.pattern, &self.owner, self.step))
     }
 
+    /// What grows, what to change, how much it is, and the command that says more, in a few lines.
+    fn to_text(&self) -> String {
+        text::paragraph(self)
+    }
+
     fn __str__(&self) -> String {
         text::grown(self)
     }

@@ -68,16 +68,30 @@ def test_the_look_alike_is_not_told(name: str) -> None:
     assert watch(program.look_alike, program.EXPECTED.steps, program.EXPECTED.every) == []
 
 
-def test_it_is_told_once_in_one_line_with_advice(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_is_told_once_with_advice(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "cyclescope")
     (found,) = watch(shared.load("losses_kept").pitfall, steps=3 * STEPS)
     (record,) = [each for each in caplog.records if each.name == "cyclescope"]
-    assert record.getMessage() == str(found)
+    assert record.getMessage() == found.to_text()
+    assert max(map(len, found.to_text().splitlines())) <= 100
+    first, *labels = [line for line in found.to_text().splitlines() if line[2:3] != " "]
+    assert first.startswith(f"step {found.step}: ")
+    assert [label.split()[0] for label in labels] == ["Fix:", "Held:", "Why:"]
     facts = record.__dict__["cyclescope"]
     assert json.loads(json.dumps(facts)) == {"event": "growth", **found.as_dict()}
     assert "`.item()`" in found.advice
     assert found.tensors >= WINDOW
     assert "float32[] on cpu" in str(found)
+
+
+def test_a_further_call_takes_over() -> None:
+    first = cyclescope.watch_growth(every=1, devices="any")
+    with cyclescope.watch_growth(every=1, devices="any") as second:
+        own = cyclescope.LeakMonitor(every=1, devices="any")
+        for monitor in (first, second, own):
+            monitor.step()
+        assert [first.steps, second.steps, own.steps] == [0, 1, 1]
+        own.stop()
 
 
 def test_there_is_a_history_of_what_grows(tmp_path: Path) -> None:

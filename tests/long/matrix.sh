@@ -55,8 +55,8 @@ for version in ${VERSIONS:-3.10 3.11 3.12 3.13 3.14 3.15}; do
     [[ -x $venv/bin/python ]] || "$python" -m venv --without-pip "$venv"
     pip=(.venv/bin/python -m pip --python "$venv/bin/python" install --quiet --disable-pip-version-check)
     "${pip[@]}" -r requirements/matrix.txt
-    # PyTorch imports `tabulate` for its debug server, and does not ask for it.
-    [[ -z ${TORCH:-} ]] || "${pip[@]}" torch tabulate
+    # PyTorch's debug server needs what it does not ask for.
+    [[ -z ${TORCH:-} ]] || "${pip[@]}" torch tabulate jinja2 aiohttp
     "${pip[@]}" --force-reinstall --no-deps "$wheel"
     # The page and types are the same on all versions; `make test` is about them. What the score says of each fixture is
     # said once. Without PyTorch, its fixtures are left out, and a page of the documentation that is about it.

@@ -39,6 +39,7 @@ def test_help_names_every_command(command: Command) -> None:
         (["run", "--fail-on-leaks", "fine.py"], "did you mean '--fail-on-leak'?"),
         (["run", "--report-dri", "x", "fine.py"], "did you mean '--report-dir'?"),
         (["report", "--ouput=x", "fine.py"], "unknown option --ouput; did you mean '--output'?"),
+        (["run", "--min-bytes", "1MB", "x"], "'1MB' is not a number of bytes, such as 1048576"),
         (["doctor", "now"], "unexpected argument: now"),
         (["run", "fin.py"], "cannot run fin.py: No such file or directory; did you mean fine.py?"),
         (["run", "plain"], "the folder plain: it has no __main__.py; did you mean plain/only.py?"),

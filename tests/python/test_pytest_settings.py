@@ -89,9 +89,15 @@ def test_who_looks_at_gpus_where_there_are_none_is_told(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     result = run(pytester, *workers, *arguments)
     result.assert_outcomes(passed=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(
-        ["1 test could not be checked: only GPU memory was requested, *devices=any*"]
+        [
+            "1 test could not be checked: only GPU memory was requested, *devices=any*",
+            "The run fails, because --tensor-cycles=error could not check it.",
+        ]
     )
+    result = run(pytester, *workers, "--tensor-cycles=report", "--tensor-cycles-devices=cuda")
+    assert result.ret == pytest.ExitCode.OK
     suite(
         pytester,
         LEAKY
@@ -106,7 +112,33 @@ def test_is_not_looked_at():
     )
     result = run(pytester, *workers)
     result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(["1 test could not be checked: *devices='any' in the marker."])
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["1 test could not be checked: *devices='any' in the marker,*"])
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
+def test_whose_mixin_looks_at_gpus_where_there_are_none_is_told(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    suite(
+        pytester,
+        """
+import unittest
+import cyclescope
+
+class OfGpus(cyclescope.NoTensorCycles, unittest.TestCase):
+    tensor_cycle_devices = "cuda"
+
+    def test(self): ...
+
+class OfAll(cyclescope.NoTensorCycles, unittest.TestCase):
+    def test(self): ...
+""",
+    )
+    result = run(pytester, *workers)
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(["1 test could not be checked: *tensor_cycle_devices = 'any' in *"])
 
 
 @pytest.mark.parametrize("file", ["sarif", "json", "baseline"])

@@ -122,6 +122,17 @@ def test_no_leak_is_no_failure(command: Command, tmp_path: Path) -> None:
     assert command("diff", "leaks.json", "leaks.json").returncode == 0
 
 
+def test_an_option_that_the_program_gets_instead_is_said(command: Command, tmp_path: Path) -> None:
+    program(tmp_path, "import sys\nassert sys.argv[1:] == ['--fail-on-leak']\n")
+    done = command("run", "--devices=any", "leaky.py", "--fail-on-leak")
+    assert done.returncode == 0
+    said = "cyclescope run: --fail-on-leak is passed to the program, because it comes after it. "
+    assert done.stderr.startswith(said)
+    program(tmp_path, "")
+    done = command("run", "--devices=any", "--fail-on-leak", "leaky.py")
+    assert done.stderr == "cyclescope: no leaks\n"
+
+
 @pytest.mark.parametrize("after", ["", "gc.callbacks[:] = saved"])
 def test_collections_that_were_not_seen_are_no_success(
     command: Command, tmp_path: Path, after: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import logging
 import re
@@ -14,6 +15,9 @@ import pytest
 
 import cyclescope
 from cyclescope import CycleReport, _native, _selection, _settings
+from cyclescope._live.growth import Cost
+from cyclescope._live.pressure import Relief
+from cyclescope._step import StepReport
 from support.nodes import Node
 from support.processes import python
 
@@ -216,6 +220,13 @@ def test_a_word_for_redact_is_not_taken_for_true(call: Callable[[], object]) -> 
     assert not _native.redacts()
 
 
+def test_other_wrong_arguments_are_named() -> None:
+    with pytest.raises(TypeError, match=r"^frozen must be True or False, not 'no'$"):
+        cyclescope.find_tensor_cycles(frozen="no")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"^report must be a CycleReport or None, not 3$"):
+        cyclescope.to_sarif(3)  # type: ignore[arg-type]
+
+
 # Help
 
 
@@ -261,5 +272,8 @@ def test_functions_have_signatures() -> None:
             assert inspect.getdoc(each)
             assert "..." not in str(inspect.signature(each))
     assert str(inspect.signature(cyclescope.Rank)) == "(rank, local_rank, world_size)"
+    for kind in (cyclescope.Settings, StepReport, Relief, Cost):
+        doc = inspect.getdoc(kind) or ""
+        assert [it.name for it in dataclasses.fields(kind) if f"\n    {it.name}: " not in doc] == []
     help_text = python("-c", "import cyclescope; help(cyclescope.Leak)", check=True).stdout
     assert "Hash that identifies this leak: stable across runs" in help_text

@@ -104,7 +104,7 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--min-bytes",
-        type=int,
+        type=_number_of_bytes,
         metavar="N",
         help="report a leak once it has held N bytes in total (default: 1 MiB of host memory, any "
         "device memory; 0 with --fail-on-leak)",
@@ -147,6 +147,12 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
+def _number_of_bytes(text: str) -> int:
+    if not text.strip().isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes, such as 1048576")
+    return int(text)
+
+
 def _min_bytes(parsed: argparse.Namespace) -> int | None:
     if parsed.min_bytes is None and parsed.fail_on_leak and settings().min_bytes is None:
         return 0
@@ -170,6 +176,12 @@ def run(parsed: argparse.Namespace) -> int:
         # Rather now than when the program has run for days.
         if output != STANDARD and (why := why_unwritable(Path(output))) is not None:
             fail(parsed, f"cannot write {output}: {why}")
+    if "--fail-on-leak" in parsed.arguments:
+        # Who has put it there would take a status of 0 for "no leaks".
+        tell(
+            "cyclescope run: --fail-on-leak is passed to the program, because it comes after it. "
+            "To fail on leaks, put it before the program."
+        )
     # The program may put streams of its own in the place of these, and change folders.
     keep_streams()
     folder = _current_folder()
@@ -218,7 +230,8 @@ def run(parsed: argparse.Namespace) -> int:
             _look(watch)
     # Not by the log alone, which may be off: whoever reads the status is to know.
     is_blind = say_unseen(lambda sentence: tell(f"cyclescope: {sentence}"))
-    if status == 0 and not is_blind:
+    grew = growth is not None and growth.found
+    if status == 0 and not is_blind and not grew:
         _tell_success(watch)
     _tell_pages(parsed, oom, growth)
     report = watch.report
@@ -226,7 +239,6 @@ def run(parsed: argparse.Namespace) -> int:
     # What a reader no longer takes stays in the buffer, and ends the program as it does without us.
     if is_flushed:
         _print(parsed, report)
-    grew = growth is not None and growth.found
     reported = [leak for leak in watch.leaks if not isinstance(watch, Warner) or leak.reported]
     leaked = reported or (report is not None and report.leaks)
     if status == 0 and parsed.fail_on_leak and (leaked or grew):

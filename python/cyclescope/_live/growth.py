@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,17 +40,20 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a :class:`LeakMonitor` itself."""
+    """The cost of a :class:`LeakMonitor` itself.
+
+    Attributes:
+        samples: Number of samples taken.
+        seconds: Time spent on samples.
+        share: That time as a fraction of the time since the monitor was started.
+        every: Current number of steps between samples; it is raised, up to 16 times, while they
+            take too long.
+    """
 
     samples: int
-    """Number of samples taken."""
     seconds: float
-    """Time spent on samples."""
     share: float
-    """That time as a fraction of the time since the monitor was started."""
     every: int
-    """Current number of steps between samples; it is raised, up to 16 times, while they take too
-    long."""
 
 
 class LeakMonitor:
@@ -268,7 +272,9 @@ def _is_at_work(torch: Torch | None) -> bool:
 
 def _told(news: list[Growth]) -> list[Growth]:
     for growth in news:
-        _log.warning("%s", growth, fields=_fields.of_growth(growth, "growth"))
+        _log.warning(
+            "%s", _log.fitting(growth.to_text()), fields=_fields.of_growth(growth, "growth")
+        )
     return news
 
 
@@ -310,7 +316,20 @@ def watch_growth(
     max_share: float = MAX_SHARE,
     redact: bool = False,
 ) -> LeakMonitor:
-    """Start a :class:`LeakMonitor`. Call its ``step()`` at the end of every training step."""
-    return LeakMonitor(
+    """Start a :class:`LeakMonitor`. Call its ``step()`` at the end of every training step.
+
+    A monitor that an earlier call has started is stopped, so that nothing is reported twice when a
+    cell of a notebook runs again.
+    """
+    global _started
+    monitor = LeakMonitor(
         every=every, devices=devices, min_bytes=min_bytes, max_share=max_share, redact=redact
     )
+    earlier, _started = _started, weakref.ref(monitor)
+    if earlier is not None and (running := earlier()) is not None:
+        running.stop()
+    return monitor
+
+
+_started: weakref.ref[LeakMonitor] | None = None
+"""The latest that :func:`watch_growth` has started."""

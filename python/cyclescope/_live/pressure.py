@@ -44,18 +44,21 @@ MIB = 2**20
 
 @dataclass(frozen=True)
 class Relief:
-    """One collection under memory pressure."""
+    """One collection under memory pressure.
+
+    Attributes:
+        time: Time of the collection, in seconds since 1970.
+        device: The device that was nearly full.
+        allocated: Bytes allocated on the device before the collection.
+        freed: Bytes that the collection freed on it.
+        seconds: How long the collection paused the program.
+    """
 
     time: float
-    """Time of the collection, in seconds since 1970."""
     device: str
-    """The device that was nearly full."""
     allocated: int
-    """Bytes allocated on the device before the collection."""
     freed: int
-    """Bytes that the collection freed on it."""
     seconds: float
-    """How long the collection paused the program."""
 
 
 class PressureRelief:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Generator
 from typing import Any
@@ -17,6 +18,7 @@ from cyclescope._pytest.ending import OUTPUT, Ending, Found, release_instances
 from cyclescope._pytest.options import Choices
 from cyclescope._pytest.series import Alike, LateLeak, Reach, Series, each_late
 from cyclescope._selection import ignored_names
+from cyclescope._settings import settings
 from cyclescope._suggest import did_you_mean
 
 NAME = "cyclescope-checker"
@@ -238,6 +240,8 @@ class Checker:
                 self._end(item, call, check)
             check.settle(report, call, self._choices)
             self._attach(item, report, check)
+        elif (blind := _blindness_of_mixin(item)) is not None:
+            setattr(report, BLIND, blind)
         found = getattr(call.excinfo and call.excinfo.value, "report", None)
         if isinstance(found, CycleReport):
             shorten(report, found, late=False)
@@ -337,16 +341,32 @@ def _refuse_lone_mixin(item: pytest.Item) -> None:
     Raises:
         pytest.UsageError: If it derives from ``NoTensorCycles`` and from no ``TestCase``.
     """
-    mixin = getattr(sys.modules.get("cyclescope._unittest"), "NoTensorCycles", None)
     case = getattr(sys.modules.get("unittest.case"), "TestCase", None)
-    cls: type | None = getattr(item, "cls", None)
-    if cls is not None and mixin in cls.__mro__ and case not in cls.__mro__:
+    cls = _class_with_mixin(item)
+    if cls is not None and case not in cls.__mro__:
         name = cls.__name__
         raise pytest.UsageError(
             f"{item.nodeid}: {name} derives from NoTensorCycles but not from unittest.TestCase, so "
             f"its tests would not be checked; write class {name}(NoTensorCycles, TestCase), or "
             "mark it with @pytest.mark.no_tensor_cycles"
         )
+
+
+def _class_with_mixin(item: pytest.Item) -> type | None:
+    """The class of a test, if it derives from ``NoTensorCycles``."""
+    mixin = getattr(sys.modules.get("cyclescope._unittest"), "NoTensorCycles", None)
+    cls: type | None = getattr(item, "cls", None)
+    return cls if cls is not None and mixin in cls.__mro__ else None
+
+
+def _blindness_of_mixin(item: pytest.Item) -> str | None:
+    """Why ``NoTensorCycles`` finds nothing in a test, whose log pytest shows only if it fails."""
+    cls = _class_with_mixin(item)
+    if cls is None:
+        return None
+    with contextlib.suppress(TypeError, ValueError):  # The test fails for this by itself.
+        return blindness(settings().devices_or(getattr(cls, "tensor_cycle_devices", None)))
+    return None
 
 
 def _meant(argument: str) -> str:

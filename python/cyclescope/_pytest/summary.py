@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cyclescope import _native
+from cyclescope._devices import blindness
 from cyclescope._files import reason, write_whole
 from cyclescope._native import CycleReport
 from cyclescope._pytest import junit
@@ -104,6 +105,9 @@ class Summary:
             _fail(session)
         report = self.merged()
         self._say_what_was_not_seen()
+        if self._could_not_check_what_was_asked_for():
+            self._said.append("The run fails, because --tensor-cycles=error could not check it.")
+            _fail(session)
         unknown = self._why_unknown(session, exitstatus) if report is None else None
         if unknown is not None:
             self._say_what_is_not_written(unknown)
@@ -112,6 +116,12 @@ class Summary:
         is_updated = self._update_baseline(report)
         if not (is_written and is_updated):
             _fail(session)
+
+    def _could_not_check_what_was_asked_for(self) -> bool:
+        """True if the options of the run ask for failures that were not possible."""
+        choices = self._choices
+        is_asked = choices.mode == "error" and not choices.update_baseline
+        return is_asked and bool(self._blind) and blindness(choices.devices) is not None
 
     def _why_unknown(self, session: pytest.Session, exitstatus: int) -> str | None:
         """Why nothing is known of leaks where none was found; None if there are none."""
@@ -142,8 +152,8 @@ class Summary:
         for why, tests in self._blind.items():
             self._said.append(
                 f"{_counted(len(tests), 'test')} could not be checked: only GPU memory was "
-                f"requested, but {why}. Use --tensor-cycles-devices=any, or devices='any' in "
-                "the marker."
+                f"requested, but {why}. Use --tensor-cycles-devices=any, devices='any' in the "
+                "marker, or tensor_cycle_devices = 'any' in the class."
             )
         if self._unseen:
             self._said.append(

@@ -75,7 +75,7 @@ class MemoryHandler(Handler):  # type: ignore[misc]
         """What each rank holds, as text."""
         return "\n\n".join(
             f"=== Rank {number} ===\n{summary(answer)}\n\n{answer['text']}"
-            for number, answer in enumerate(answers())
+            for number, answer in enumerate(self._answers())
         )
 
     def dump_filename(self) -> str:
@@ -83,20 +83,28 @@ class MemoryHandler(Handler):  # type: ignore[misc]
         return "cyclescope"
 
     def _memory(self, request: Any) -> bytes:
-        ranks = [(summary(answer), answer["text"]) for answer in answers()]
+        ranks = [(summary(answer), answer["text"]) for answer in self._answers()]
         page: bytes = request.frontend.render_template("cyclescope.html", ranks=ranks)
         return page
 
     def _leaks(self, request: Any) -> bytes:
-        texts = [answer["cycles"] for answer in answers() if answer["cycles"]]
+        texts = [answer["cycles"] for answer in self._answers() if answer["cycles"]]
         reports = [_native.CycleReport.from_json(text) for text in texts]
         merged = _native.merge_processes(reports) if reports else _native.empty_report()
         return merged.to_html().encode()
 
+    def _answers(self) -> Iterable[dict[str, Any]]:
+        return answers(getattr(self, "fetch_timeout", None))
 
-def answers() -> Iterable[dict[str, Any]]:
-    """What each rank says, by number. One that does not answer has a ``text`` that says so."""
-    _, responses = fetch_all(ENDPOINT)
+
+def answers(timeout: float | None) -> Iterable[dict[str, Any]]:
+    """What each rank says, by number. One that does not answer has a ``text`` that says so.
+
+    Args:
+        timeout: How many seconds to wait for each; None before PyTorch 2.15, which has its own.
+    """
+    given: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
+    _, responses = fetch_all(ENDPOINT, **given)
     for response in responses:
         if response.status_code == 200:
             yield json.loads(response.text)

@@ -2,6 +2,7 @@
 
 use crate::model::growth::{Growth, GrowthReport};
 use crate::model::words::{counted, human_bytes};
+use crate::render::lines::{Ink, Lines};
 use crate::render::live_sentences::{
     cleared, counters, growth_headline, is_clean, sampled, sentence, stopped,
 };
@@ -13,7 +14,7 @@ pub fn growth(report: &GrowthReport) -> String {
     if report.notes.is_empty() && is_clean(report) {
         text += "No growth was found.\n";
     }
-    text.extend(report.found.iter().map(|it| grown(&it.growth) + "\n"));
+    text.extend(report.found.iter().map(|it| paragraph(&it.growth) + "\n"));
     text.extend(advice_on_resident(report).map(|advice| advice + "\n"));
     text.extend(report.cleared.iter().map(|it| cleared(it) + ".\n"));
     text.extend(report.stopped.iter().map(|it| stopped(&it.growth) + ".\n"));
@@ -21,22 +22,46 @@ pub fn growth(report: &GrowthReport) -> String {
     text + &sampled(report) + "\n"
 }
 
+/// A growing group as the monitor reports it: what grows, what to change, how much it is, and the command that says more.
+pub fn paragraph(growth: &Growth) -> String {
+    let mut out = Lines::new(false);
+    let step = format!("step {}: ", growth.step);
+    out.wrapped(Ink::Plain, &step, &format!("{}.", growth.summary));
+    out.wrapped(Ink::Plain, "  Fix:  ", &growth.advice);
+    out.wrapped(Ink::Plain, "  Held: ", &format!("{}.", held(growth)));
+    out.line(format!(
+        "  Why:  python -m cyclescope explain {}",
+        growth.pattern
+    ));
+    out.into_text().trim_end().to_owned()
+}
+
 /// A growing group in one line.
 pub fn grown(growth: &Growth) -> String {
-    let mut line = format!(
-        "step {}: {}: {}",
-        growth.step,
-        growth.summary,
-        growth.amount()
-    );
+    let Growth {
+        step,
+        summary,
+        advice,
+        pattern,
+        ..
+    } = growth;
+    format!(
+        "step {step}: {summary}: {}. {advice} [{pattern}]",
+        held(growth)
+    )
+}
+
+/// How much the group is, how fast it grows, and how that is known.
+fn held(growth: &Growth) -> String {
+    let mut text = growth.amount();
     if growth.bytes_per_step > 0.0 {
-        line += &format!(", {} per step", human_bytes(growth.bytes_per_step as u64));
+        text += &format!(", {} per step", human_bytes(growth.bytes_per_step as u64));
     }
     if growth.samples > 0 {
-        line += &format!(", by {}", counted(growth.samples, "sample", "samples"));
+        text += &format!(", by {}", counted(growth.samples, "sample", "samples"));
     }
     if let Some(place) = &growth.allocated_at {
-        line += &format!(" · allocated at {place}");
+        text += &format!(" · allocated at {place}");
     }
-    line + &format!(". {} [{}]", growth.advice, growth.pattern)
+    text
 }

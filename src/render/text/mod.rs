@@ -16,7 +16,7 @@ pub(super) use cycles::{body, occasion};
 pub use cycles::{colored_trace, command, one_line, trace, warning};
 pub use device_memory::device_memory;
 pub use diff::diff;
-pub use growth::{grown, growth};
+pub use growth::{grown, growth, paragraph};
 pub use heap::{heap, table};
 pub use post_mortem::post_mortem;
 pub use processes::table_of_processes;
