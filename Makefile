@@ -26,7 +26,7 @@ export PYO3_PYTHON := $(abspath $(PY))
 # The tests start hundreds of programs. PyTorch, compiled each time, would take most of their time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test lint lint-rust lint-python test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-devices test-workflow test-docs test-cpython test-brute fuzz test-miri test-asan test-valgrind test-references soak test-gpu bench bench-peers gallery docs wheel wheels crate lint-workflows test-no-gil clean tools programs
+.PHONY: help demo test lint lint-rust lint-python test-rust test-python test-long test-full score test-matrix test-words test-known test-libraries test-frameworks test-devices test-workflow test-docs test-cpython test-brute fuzz test-miri test-asan test-valgrind test-references soak test-gpu bench bench-peers bench-checks gallery docs wheel wheels crate lint-workflows test-no-gil clean tools programs
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 23
@@ -207,6 +207,9 @@ bench: $(VENV)/.tested-with $(VENV)/.optimized ## what cyclescope costs, measure
 bench-peers: $(VENV)/.tested-with $(VENV)/.optimized ## the look at the live heap beside objgraph, guppy3, pympler and refcycle
 	$(PIP) objgraph guppy3 pympler refcycle
 	$(PY) benches/heap.py
+
+bench-checks: $(VENV)/.tested-with $(VENV)/.optimized ## what checks of tests cost in three real suites
+	$(PY) benches/check_cost.py
 
 gallery: $(VENV)/.tested-with programs ## a page of every kind with pictures at three widths, to look at, into build/gallery
 	$(PROGRAM) tests/support/pictures.py build/gallery

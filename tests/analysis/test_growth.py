@@ -113,7 +113,7 @@ def test_there_is_a_history_of_what_grows(tmp_path: Path) -> None:
     page = monitor.write(tmp_path / "new")
     assert "container-grows" in page.read_text()
     assert monitor.write(tmp_path / "new") != page
-    assert str(told) in page.with_suffix(".txt").read_text()
+    assert told.to_text() in page.with_suffix(".txt").read_text()
     assert monitor._repr_html_().startswith("<iframe ")
 
 

@@ -121,7 +121,7 @@ def test_it_is_rendered_and_withdrawn(caplog: pytest.LogCaptureFixture, tmp_path
         assert counts == sorted(counts)
         assert counts[-1] - counts[0] >= told.objects
         assert report["counters"][-1]["threads"] >= threading.active_count()
-        assert str(told) in monitor.to_text()
+        assert told.to_text() in monitor.to_text()
         assert f"{told.objects:,} objects such as" in str(told)
         trainer.events.clear()
         monitor.step()

@@ -43,6 +43,19 @@ def test_the_address_names_the_leak(several: cyclescope.CycleReport, open_page: 
     expect(opened.page.locator("section.leak:visible")).to_contain_text(several.leaks[2].signature)
 
 
+def test_a_leak_that_the_page_does_not_have_is_said(
+    several: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(several.to_html())
+    address, said = opened.page.url, opened.page.get_by_role("status")
+    opened.page.goto(f"{address}#0123456789abcdef")
+    expect(said).to_have_text("This page has no leak 0123456789abcdef. Another is shown.")
+    expect(opened.page.locator("section.leak:visible")).to_have_id(several.leaks[0].signature)
+    for known in (several.leaks[1].signature, "leak-3"):
+        opened.page.goto(f"{address}#{known}")
+        expect(said).to_have_count(0)
+
+
 def test_whose_a_leak_is_and_what_is_known_of_it(open_page: Open) -> None:
     library, own = (leaked(name) for name in ("traced_graph_module", "awaitable_leak"))
     page = open_page(library.to_html()).page

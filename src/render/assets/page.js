@@ -65,6 +65,17 @@ function fromAddress() {
   const named = sections.findIndex((section) => `#${section.id}` === location.hash);
   const index = named < 0 && place ? Number(place[1]) - 1 : named;
   showLeak(sections[index] ? index : 0);
+  sayIfUnknown(named < 0 ? /^#([0-9a-f]{16})$/.exec(location.hash)?.[1] : null);
+}
+
+/** Says that the address has the signature of a leak that this page does not have; null takes it back. */
+function sayIfUnknown(signature) {
+  document.getElementById("unknown")?.remove();
+  if (!signature) return;
+  const said = make("p", `This page has no leak ${signature}. Another is shown.`);
+  said.id = "unknown";
+  said.setAttribute("role", "status");
+  sections[0].parentElement.prepend(said);
 }
 
 /** Goes to the next leak of the list, or to the one before, so that the way back leads here. */
