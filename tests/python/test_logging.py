@@ -220,7 +220,8 @@ def test_fields_of_growth_are_as_documented() -> None:
     fields = set(
         re.findall(r"def (\w+)\(self\)", stub.split("class Growth:")[1].split("@final")[0])
     )
-    assert documented("`event`", "growth`, `growth-withdrawn") == fields - {"as_dict", "__hash__"}
+    methods = {"as_dict", "to_text", "__hash__"}
+    assert documented("`event`", "growth`, `growth-withdrawn") == fields - methods
 
 
 def test_redacted_fields_have_no_folder_and_no_key(tmp_path: Path) -> None:
