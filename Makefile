@@ -208,7 +208,7 @@ bench-peers: $(VENV)/.tested-with $(VENV)/.optimized ## the look at the live hea
 	$(PIP) objgraph guppy3 pympler refcycle
 	$(PY) benches/heap.py
 
-bench-checks: $(VENV)/.tested-with $(VENV)/.optimized ## what checks of tests cost in three real suites
+bench-checks: $(VENV)/.tested-with $(VENV)/.optimized ## what checks of tests cost on real suites
 	$(PY) benches/check_cost.py
 
 gallery: $(VENV)/.tested-with programs ## a page of every kind with pictures at three widths, to look at, into build/gallery

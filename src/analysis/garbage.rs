@@ -12,8 +12,8 @@ use crate::capture::Classes;
 use crate::cpython::ObjectKind;
 use crate::diagnose::growth;
 
-/// So many references away from a tensor is looked for what to call its garbage: the function that captures the owner of the
-/// tensor, through its cell, where the owner has a dict (on 3.10).
+/// How many references away from a tensor is looked for what names its garbage. A function that captures the tensor's owner
+/// is five away where the owner has a dict, as on 3.10: dict, owner, cell, tuple of cells, function.
 const LEVELS: usize = 5;
 /// So many objects are looked at for that.
 const FEW: usize = 16;

@@ -75,7 +75,7 @@ def test_cycles_that_are_too_many_to_describe_are_counted() -> None:
     report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
     (leak,) = report.leaks
     assert (leak.count, leak.bytes_held) == (1200, 4000)
-    # On 3.10 the dictionaries are among what is described, and too few of the others are left.
+    # On 3.10 they refer to themselves through dictionaries, which are beyond what is described.
     if sys.version_info >= (3, 11):
         assert "the same reference in at least 998 other objects like it" in str(report)
 

@@ -6,9 +6,9 @@
 #
 #   [PART=first|second|rest] tests/gpu/run.sh [PYTEST ARGUMENTS]
 #
-# PYTHON is the interpreter with PyTorch and CuPy (default: python3). PART is one of three parts, each of
-# five minutes or so, for machines that are lent for a short time: the tests of one half of the files, of
-# the other half, and the rest.
+# PYTHON is the interpreter with PyTorch and CuPy (default: python3). PART is one of three parts of four to
+# seven minutes, for machines that are lent for a short time: the tests of one half of the files, of the
+# other half, and the rest.
 set -eu
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-python3}

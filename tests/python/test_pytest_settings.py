@@ -93,7 +93,7 @@ def test_who_looks_at_gpus_where_there_are_none_is_told(
     result.stdout.fnmatch_lines(
         [
             "1 test could not be checked: only GPU memory was requested, *devices=any*",
-            "The run fails, because --tensor-cycles=error could not check it.",
+            "The run fails, because --tensor-cycles=error could not check all tests.",
         ]
     )
     result = run(pytester, *workers, "--tensor-cycles=report", "--tensor-cycles-devices=cuda")

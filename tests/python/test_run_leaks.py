@@ -126,7 +126,7 @@ def test_an_option_that_the_program_gets_instead_is_said(command: Command, tmp_p
     program(tmp_path, "import sys\nassert sys.argv[1:] == ['--fail-on-leak']\n")
     done = command("run", "--devices=any", "leaky.py", "--fail-on-leak")
     assert done.returncode == 0
-    said = "cyclescope run: --fail-on-leak is passed to the program, because it comes after it. "
+    said = "cyclescope run: --fail-on-leak follows the program and is passed to it. "
     assert done.stderr.startswith(said)
     program(tmp_path, "")
     done = command("run", "--devices=any", "--fail-on-leak", "leaky.py")
@@ -148,6 +148,19 @@ def test_collections_that_were_not_seen_are_no_success(
     # What is told at the end is all that there was.
     program(tmp_path, clears + after)
     assert command("run", "--devices=any", "leaky.py").stderr == "cyclescope: no leaks\n"
+
+
+def test_watching_gpus_where_there_are_none_is_no_success(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    program(tmp_path, "")
+    said = "cyclescope: nothing could be found, because only GPU memory is watched and "
+    for options, status in ([], 0), (["--fail-on-leak"], 2):
+        done = command("run", "--devices=cuda", *options, "leaky.py")
+        assert done.returncode == status
+        assert (said in done.stderr) == (status == 2)
+        assert "no leaks" not in done.stderr
 
 
 LARGE = "--min-bytes=100000000"

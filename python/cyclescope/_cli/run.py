@@ -54,10 +54,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = (
         "The exit status is that of the program. With --fail-on-leak, it is 1 if the program "
-        "succeeds but leaks (or, with --growth, accumulates memory), and 2 if it changed "
-        "gc.callbacks, so that leaks may not have been seen. For several GPUs: torchrun ... "
-        "-m cyclescope run SCRIPT. If CYCLESCOPE_OFF is set, the program runs unwatched and "
-        "nothing is written."
+        "succeeds but leaks (or, with --growth, accumulates memory), and 2 if leaks may have gone "
+        "unseen. "
+        "For several GPUs: torchrun ... -m cyclescope run SCRIPT. If CYCLESCOPE_OFF is set, the "
+        "program runs unwatched and nothing is written."
     )
     parser.add_argument(
         "--devices",
@@ -176,12 +176,6 @@ def run(parsed: argparse.Namespace) -> int:
         # Rather now than when the program has run for days.
         if output != STANDARD and (why := why_unwritable(Path(output))) is not None:
             fail(parsed, f"cannot write {output}: {why}")
-    if "--fail-on-leak" in parsed.arguments:
-        # Who has put it there would take a status of 0 for "no leaks".
-        tell(
-            "cyclescope run: --fail-on-leak is passed to the program, because it comes after it. "
-            "To fail on leaks, put it before the program."
-        )
     # The program may put streams of its own in the place of these, and change folders.
     keep_streams()
     folder = _current_folder()
@@ -193,6 +187,12 @@ def run(parsed: argparse.Namespace) -> int:
     if OFF:
         tell(f"cyclescope is off ({VARIABLE} is set): nothing is watched or written")
         return program.run()
+    if "--fail-on-leak" in parsed.arguments:
+        # Who has put it there would take a status of 0 for "no leaks".
+        tell(
+            "cyclescope run: --fail-on-leak follows the program and is passed to it. To fail on "
+            "leaks, put it before the program."
+        )
     try:
         watch = cyclescope.warn_tensor_cycles(
             devices=_devices(parsed),
@@ -230,6 +230,9 @@ def run(parsed: argparse.Namespace) -> int:
             _look(watch)
     # Not by the log alone, which may be off: whoever reads the status is to know.
     is_blind = say_unseen(lambda sentence: tell(f"cyclescope: {sentence}"))
+    if parsed.fail_on_leak and (why := _blindness(watch)) is not None:
+        is_blind = True
+        tell(f"cyclescope: nothing could be found, because only GPU memory is watched and {why}")
     grew = growth is not None and growth.found
     if status == 0 and not is_blind and not grew:
         _tell_success(watch)
@@ -306,6 +309,11 @@ def _print(parsed: argparse.Namespace, report: CycleReport | None) -> None:
         tell(f"cyclescope: cannot write to standard output: {error}")
 
 
+def _blindness(watch: cyclescope.Watch) -> str | None:
+    """Why the watch can find nothing; None if it can."""
+    return blindness(watch.devices) if isinstance(watch, Warner) else None
+
+
 def _tell_success(watch: cyclescope.Watch) -> None:
     """Say that there was no leak, of what was watched."""
     leaks = watch.leaks
@@ -315,7 +323,7 @@ def _tell_success(watch: cyclescope.Watch) -> None:
         return  # garbage that no collection frees
     # Some Pythons have collections that nobody can watch.
     is_watched = _native.unseen_collections() is not None
-    if not is_watched or blindness(watch.devices) is not None:
+    if not is_watched or _blindness(watch) is not None:
         return
     where = "" if "any" in watch.devices else f" on {', '.join(watch.devices)}"
     ignored = f" (ignored: {', '.join(watch.ignored)})" if watch.ignored else ""

@@ -106,7 +106,9 @@ class Summary:
         report = self.merged()
         self._say_what_was_not_seen()
         if self._could_not_check_what_was_asked_for():
-            self._said.append("The run fails, because --tensor-cycles=error could not check it.")
+            self._said.append(
+                "The run fails, because --tensor-cycles=error could not check all tests."
+            )
             _fail(session)
         unknown = self._why_unknown(session, exitstatus) if report is None else None
         if unknown is not None:

@@ -101,7 +101,7 @@ def answers(timeout: float | None) -> Iterable[dict[str, Any]]:
     """What each rank says, by number. One that does not answer has a ``text`` that says so.
 
     Args:
-        timeout: How many seconds to wait for each; None before PyTorch 2.15, which has its own.
+        timeout: How many seconds to wait for each; None for PyTorch 2.11, which takes no limit.
     """
     given: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
     _, responses = fetch_all(ENDPOINT, **given)

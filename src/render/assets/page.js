@@ -71,7 +71,7 @@ function fromAddress() {
 /** Says that the address has the signature of a leak that this page does not have; null takes it back. */
 function sayIfUnknown(signature) {
   document.getElementById("unknown")?.remove();
-  if (!signature) return;
+  if (!signature || !sections.length) return;
   const said = make("p", `This page has no leak ${signature}. Another is shown.`);
   said.id = "unknown";
   said.setAttribute("role", "status");
