@@ -55,6 +55,7 @@ together; those that look at all objects alive come before others import more.""
 SAMPLED = {
     5: (
         "analysis/test_gradients.py",
+        "analysis/test_growth_alike.py",
         "analysis/test_heap.py",
         "analysis/test_heap_torch.py",
         "analysis/test_oom.py",

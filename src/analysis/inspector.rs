@@ -176,12 +176,11 @@ impl Inspector {
 
     /// What [`Inspector::finish`] needs. Runs code of `torch.distributed` and of IPython, so never within a collection.
     pub(crate) fn ask(py: Python<'_>) -> Asked {
-        let (cells, mut program) = (cells(py), program(py));
-        program.is_typed_in |= !cells.is_empty();
+        let cells = cells(py);
         Asked {
             rank: rank(py),
+            program: program(py, &cells),
             cells,
-            program,
         }
     }
 
@@ -205,11 +204,12 @@ impl Inspector {
         }
         report.leaks.retain(keep);
         say_whose(report);
+        if !redacted {
+            show_source(report, &asked.program);
+        }
         name_cells(report, &asked.cells);
         if redacted {
             redact(report);
-        } else {
-            show_source(report, &asked.program);
         }
         for leak in &mut report.leaks {
             leak.origin = Origin::default();

@@ -1,10 +1,10 @@
 //! The process that a report is about.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyModule};
+use pyo3::types::{PyBool, PyDict, PyList, PyModule, PyTuple};
 
 use crate::capture::is_library_file;
 use crate::cpython::read::{each_module, printable};
@@ -75,8 +75,59 @@ pub(super) fn cells(py: Python<'_>) -> Cells {
         .collect()
 }
 
+/// Magics of a line that run no code of the program, and none that is not imported.
+const HARMLESS_MAGICS: [&str; 8] = [
+    "matplotlib",
+    "config",
+    "env",
+    "pip",
+    "conda",
+    "cd",
+    "autoreload",
+    "pwd",
+];
+
+/// In the names of the cells that `cyclescope run FILE.ipynb` compiles.
+const CELL_OF_FILE: &str = ".ipynb cell ";
+
+/// The text of each cell, as it was compiled; `None` if one is not there, or runs code that is in none.
+///
+/// `CachingCompiler.cache` puts it where tracebacks look for lines, and so does `cyclescope run`.
+fn cell_texts(py: Python<'_>, cells: &Cells) -> Option<BTreeMap<String, String>> {
+    let mut texts = BTreeMap::new();
+    let known = imported(intern!(py, "linecache"));
+    if let Some(lines) = known.and_then(|it| it.get_item(intern!(py, "cache")).ok()?) {
+        dict_items(&lines, &mut |file, entry| {
+            let file = text_of(file);
+            let file = file.filter(|it| cells.contains_key(it) || it.contains(CELL_OF_FILE));
+            let text = file.as_ref().and_then(|_| text_of_entry(entry));
+            texts.extend(file.zip(text));
+            true
+        });
+    }
+    let are_all = cells.keys().all(|file| texts.contains_key(file));
+    (are_all && !texts.values().any(|text| runs_other_code(text))).then_some(texts)
+}
+
+/// The lines of an entry of `linecache.cache`: size, time, lines and file.
+fn text_of_entry(entry: &Bound<'_, PyAny>) -> Option<String> {
+    let lines = entry.cast_exact::<PyTuple>().ok()?.get_item(2).ok()?;
+    let lines: Vec<String> = lines.cast_exact::<PyList>().ok()?.extract().ok()?;
+    Some(lines.concat())
+}
+
+/// True if the code of a cell, in which a magic is a call, runs code that is in a string or in a file.
+fn runs_other_code(text: &str) -> bool {
+    let mut parts = text.split("get_ipython().run_").skip(1);
+    parts.any(|call| {
+        let magic = call.strip_prefix("line_magic('");
+        let magic = magic.and_then(|call| call.split('\'').next());
+        magic.is_none_or(|name| !HARMLESS_MAGICS.contains(&name))
+    })
+}
+
 /// Where the source of the program is, but for that of cyclescope. Reads the modules' own names and runs no code.
-pub(super) fn program(py: Python<'_>) -> Program {
+pub(super) fn program(py: Python<'_>, cells: &Cells) -> Program {
     let mut files = Vec::new();
     let mut is_typed_in = false;
     each_module(py, &mut |name, module| {
@@ -95,7 +146,16 @@ pub(super) fn program(py: Python<'_>) -> Program {
     });
     files.sort_unstable();
     files.dedup();
-    Program { files, is_typed_in }
+    let texts = cell_texts(py, cells);
+    // IPython sets `sys.ps1` too.
+    let is_read = texts
+        .as_ref()
+        .is_some_and(|texts| !is_typed_in || !texts.is_empty());
+    Program {
+        files,
+        cells: texts.unwrap_or_default(),
+        is_typed_in: !is_read,
+    }
 }
 
 /// The names in `torch.distributed`, if the program has initialised its process group.

@@ -20,6 +20,12 @@ pub fn name_cells(report: &mut Report, cells: &Cells) {
         }
         named.sort_unstable();
         named.dedup();
+        let shown = leak.source.iter_mut().chain(&mut leak.candidate_sources);
+        for source in shown {
+            if let Some(cell) = cells.get(&source.file) {
+                source.file.clone_from(cell);
+            }
+        }
         let advice = &mut leak.advice;
         let code = [advice.before.as_mut(), advice.after.as_mut()];
         for text in code.into_iter().flatten().chain([&mut advice.text]) {

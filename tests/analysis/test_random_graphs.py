@@ -1,7 +1,7 @@
 """Random object graphs, against a slow and obvious account of what is garbage and what it holds.
 
 Here hypothesis makes some, and makes what fails smaller; ``long/brute.py`` makes very many.
-``TEST_CASES`` says how many (default: 100).
+``TEST_CASES`` says how many (default: 60).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from support.random_programs import (
 )
 from support.random_programs import check_watched as check_watched
 
-CASES = int(os.environ.get("TEST_CASES", "100"))
+CASES = int(os.environ.get("TEST_CASES", "60"))
 
 pytestmark = pytest.mark.usefixtures("collector_paused")
 

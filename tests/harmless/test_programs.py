@@ -1,6 +1,6 @@
 """Random programs do under a watch what they do without, to the last event.
 
-``TEST_CASES`` says how many (default: 150); see ``compare.py`` for more of them, and for what
+``TEST_CASES`` says how many (default: 80); see ``compare.py`` for more of them, and for what
 differs.
 """
 
@@ -16,7 +16,7 @@ from support.marks import needs_torch
 from support.processes import python
 
 COMPARE = Path(__file__).with_name("compare.py")
-CASES = int(os.environ.get("TEST_CASES", "150"))
+CASES = int(os.environ.get("TEST_CASES", "80"))
 
 
 def compare(mode: str, cases: int, *more: str) -> subprocess.CompletedProcess[str]:

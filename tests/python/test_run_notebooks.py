@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 from support.command_line import LEAKY, Command
@@ -31,6 +32,7 @@ def test_a_notebook_is_run_cell_by_cell(command: Command, tmp_path: Path) -> Non
     ), done.stderr
     assert "2 × Node.me → Node" in done.stderr
     assert "train.ipynb cell 1:" in done.stdout
+    assert re.search(r"│ +self\.me = self", done.stdout), done.stdout
 
     notebook(tmp_path / "fails.ipynb", "def f(): raise ValueError('its own')", "f()")
     done = command("run", "--devices=any", "fails.ipynb")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
+import linecache
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -35,6 +36,9 @@ class Notebook:
         if self._shell is not None:
             source = self._shell.transform_cell(source)
         name = f"{self._path} cell {number}"
+        # Tracebacks show its lines, as they do in Jupyter, and so do reports.
+        lines = [f"{line}\n" for line in source.splitlines()]
+        linecache.cache[name] = (len(source), None, lines, name)
         flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         code: CodeType = compile(source, name, "exec", flags=flags, dont_inherit=True)
         return code

@@ -37,7 +37,7 @@ use self::change::{Candidate, Change};
 use self::container::put_into;
 pub use self::doubt::doubt_libraries;
 use self::edit::{line_edits, unified};
-use self::files::read;
+use self::files::{read, words};
 use self::place::{Made, made, put};
 use self::project::others_allow;
 use self::reference::{Reference, show_around, shown};
@@ -47,6 +47,7 @@ use self::stores::stores;
 use self::syntax::Syntax;
 use self::taken::{expression, taken};
 use crate::capture::{ClassSource, ReferenceName, is_library_file};
+use crate::diagnose::case::short;
 use crate::model::report::{Cut, Leak, Location, Node as Object, NodeKind, Report};
 use crate::model::source::{Patch, SourceLines};
 
@@ -63,7 +64,22 @@ pub fn show_source(report: &mut Report, program: &Program) {
         if leak.is_library() && !is_of_own_variable(leak) {
             continue;
         }
+        add_cells(leak, program);
         remembered::or(leak, files, |leak| show(leak, &mut sources));
+    }
+}
+
+/// Adds all cells to the files of a leak that is from one, as if they were one file. The cell of a class that has no code
+/// is not known: it may be any that has its name.
+fn add_cells(leak: &mut Leak, program: &Program) {
+    let origin = &mut leak.origin;
+    let unknown = origin.owner.first().filter(|class| class.file.is_none());
+    let class = unknown.map(|class| short(&class.name));
+    let mut cells = program.cells.iter();
+    if cells.any(|(file, text)| {
+        origin.files.contains(file) || class.is_some_and(|class| words(text).any(|it| it == class))
+    }) {
+        origin.files.extend(program.cells.keys().cloned());
     }
 }
 
@@ -113,10 +129,15 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
     };
     match found {
         Made::Line(source, stored) => {
-            let Source { file, syntax } = source;
+            let Source {
+                file,
+                syntax,
+                is_cell,
+            } = source;
             let attribute = cut.edge.strip_prefix('.');
             let put = attribute.and_then(|name| put_into(leak, cut.target, name, syntax, file));
-            let changed = (attribute.is_some() && is_only_cut).then_some(stored);
+            let may_change = attribute.is_some() && is_only_cut && !is_cell;
+            let changed = may_change.then_some(stored);
             (leak.source, leak.patch) = lines_and_change(
                 leak,
                 put.unwrap_or(stored),
@@ -257,9 +278,10 @@ fn show_variable(leak: &mut Leak, cut: &Cut, is_only_cut: bool, sources: &mut So
         if is_library_file(file) {
             return None;
         }
-        let syntax = sources.load(file)?;
+        sources.load(file);
+        let syntax = sources.get(file)?;
         let stored = reference.find(syntax, file)?;
-        let changed = is_only_cut.then_some(stored);
+        let changed = (is_only_cut && !sources.is_cell(file)).then_some(stored);
         Some(lines_and_change(
             leak, stored, changed, syntax, file, &reference,
         ))

@@ -1,6 +1,6 @@
 //! Which files of a project belong to one program: those that import each other, in whatever direction.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,11 +67,15 @@ struct Facts {
 static KNOWN: Cache<(String, Option<SystemTime>), Arc<Facts>> = Cache::new(2 * FILES);
 
 impl Imports {
-    /// Reads the files that are not known; `None` if they are too large in all.
-    pub fn of(files: &[String]) -> Option<Self> {
+    /// Reads the files that are not known; `None` if they are too large in all. Of cells, which lead to each other, the
+    /// text is given.
+    pub fn of(files: &[String], cells: &BTreeMap<String, String>) -> Option<Self> {
         let mut size = 0;
         let facts = |file: &String| {
-            let facts = Facts::of(file);
+            let facts = match cells.get(file) {
+                Some(text) => Arc::new(Facts::in_text(text)),
+                None => Facts::of(file),
+            };
             size += facts.size;
             (size <= BYTES).then(|| (file.clone(), facts))
         };
@@ -89,6 +93,14 @@ impl Imports {
                     up[other].push(number);
                 }
             }
+        }
+        let numbers = 0..files.len();
+        let of_cells: Vec<usize> = numbers
+            .filter(|&number| cells.contains_key(&files[number].0))
+            .collect();
+        for (&one, &next) in of_cells.iter().zip(of_cells.iter().cycle().skip(1)) {
+            down[one].push(next);
+            up[next].push(one);
         }
         Some(Self { files, down, up })
     }
@@ -121,17 +133,21 @@ impl Facts {
             return known;
         }
         let text = read(Path::new(file)).unwrap_or_default();
-        let mut hashes: Vec<u32> = words(&text).map(hash).collect();
+        let facts = Arc::new(Self::in_text(&text));
+        KNOWN.insert(state, Arc::clone(&facts));
+        facts
+    }
+
+    fn in_text(text: &str) -> Self {
+        let mut hashes: Vec<u32> = words(text).map(hash).collect();
         hashes.sort_unstable();
         hashes.dedup();
         hashes.shrink_to_fit();
-        let facts = Arc::new(Self {
+        Self {
             size: text.len() as u64,
-            imports: in_statements(&text),
+            imports: in_statements(text),
             words: hashes,
-        });
-        KNOWN.insert(state, Arc::clone(&facts));
-        facts
+        }
     }
 
     /// False for a word that the file has not; rarely true for one that it has not either.

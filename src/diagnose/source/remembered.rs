@@ -25,9 +25,10 @@ struct Shown {
 /// The location, the class and the candidates of a cut.
 type CutPlace = (Option<Location>, Option<String>, Vec<Location>);
 
-/// A hash of the files of a program and of when they were changed.
+/// A hash of the files of a program and of when they were changed, and of its cells.
 pub fn state_of(program: &Program) -> u64 {
     let mut hasher = DefaultHasher::new();
+    program.cells.hash(&mut hasher);
     program.is_typed_in.hash(&mut hasher);
     for file in &program.files {
         (file, modified(file)).hash(&mut hasher);

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use super::files::{FILES, modified, read};
 use super::program::Imports;
-use super::syntax::Syntax;
+use super::syntax::{SIZE_LIMIT, Syntax};
 use crate::capture::is_library_file;
 
 /// Maximum number of its files that are read for one reference.
@@ -26,6 +26,8 @@ pub fn remember_start() {
 pub struct Source<'s> {
     pub file: &'s str,
     pub syntax: &'s Syntax,
+    /// True for the code of a cell: it is in no file that could be changed.
+    pub is_cell: bool,
 }
 
 /// The source of a program.
@@ -33,13 +35,16 @@ pub struct Source<'s> {
 pub struct Program {
     /// The files of the imported modules that are no library's.
     pub files: Vec<String>,
-    /// True if some of its code is in no file, as in a notebook.
+    /// The text of each cell of a notebook, by the name of a file that its code has. All share one namespace.
+    pub cells: BTreeMap<String, String>,
+    /// True if some of its code cannot be read, as what was typed into a terminal.
     pub is_typed_in: bool,
 }
 
 /// The files that were read, by their paths.
 #[derive(Default)]
 pub struct Sources {
+    cells: BTreeMap<String, String>,
     read: BTreeMap<String, Option<Syntax>>,
     files: Vec<String>,
     /// Which of them imports which; `None` if they are too large.
@@ -50,7 +55,13 @@ pub struct Sources {
 impl Sources {
     pub fn new(program: &Program) -> Self {
         Self {
-            files: program.files.clone(),
+            files: program
+                .files
+                .iter()
+                .chain(program.cells.keys())
+                .cloned()
+                .collect(),
+            cells: program.cells.clone(),
             is_typed_in: program.is_typed_in,
             ..Self::default()
         }
@@ -59,9 +70,17 @@ impl Sources {
     /// Reads a file, if it is as it was when the program began.
     pub fn load(&mut self, file: &str) -> Option<&Syntax> {
         if !self.read.contains_key(file) {
-            self.read.insert(file.to_owned(), unchanged(file));
+            let read = match self.cells.get(file) {
+                Some(text) => parsed(text.clone()),
+                None => unchanged(file),
+            };
+            self.read.insert(file.to_owned(), read);
         }
         self.get(file)
+    }
+
+    pub fn is_cell(&self, file: &str) -> bool {
+        self.cells.contains_key(file)
     }
 
     pub fn get(&self, file: &str) -> Option<&Syntax> {
@@ -74,6 +93,7 @@ impl Sources {
             Some(Source {
                 file,
                 syntax: self.get(file)?,
+                is_cell: self.is_cell(file),
             })
         });
         known.collect()
@@ -100,7 +120,7 @@ impl Sources {
 
     fn imports(&self) -> Option<&Imports> {
         let files = &self.files;
-        let imports = || (files.len() <= FILES).then(|| Imports::of(files))?;
+        let imports = || (files.len() <= FILES).then(|| Imports::of(files, &self.cells))?;
         self.imports.get_or_init(imports).as_ref()
     }
 
@@ -118,5 +138,11 @@ fn unchanged(file: &str) -> Option<Syntax> {
     if !is_library_file(file) && LOADED.get().is_some_and(|&loaded| changed > loaded) {
         return None;
     }
-    Syntax::parse(read(Path::new(file))?)
+    parsed(read(Path::new(file))?)
+}
+
+fn parsed(text: String) -> Option<Syntax> {
+    (text.len() <= SIZE_LIMIT)
+        .then(|| Syntax::parse(text))
+        .flatten()
 }
