@@ -219,6 +219,23 @@ def test_nothing_empty_is_shown_of_an_out_of_memory_error(open_page: Open) -> No
     )
 
 
+def test_the_leak_comes_first_where_cycles_held_the_memory(open_page: Open) -> None:
+    page = gallery.pages("oom")["oom"]
+    headings = open_page(page).page.locator("h2").all_inner_texts()
+    assert "held by a reference cycle" in headings[0]
+    assert headings[1:4] == [
+        "Memory when the request failed",
+        "Unreachable cycles hold 9.5 GiB",
+        "Requested at",
+    ]
+
+
+def test_a_growing_owner_is_named_in_few_words_and_then_in_full(open_page: Open) -> None:
+    opened = open_page(gallery.pages("growth")["growth"])
+    expect(opened.page.locator("section.leak h2").first).to_contain_text("Log.entries accumulates")
+    expect(opened.page.locator(".gist").first).to_contain_text("local log in _train")
+
+
 def test_a_wide_drawing_is_an_outline_where_its_names_could_not_be_read(
     hooked: str, open_page: Open
 ) -> None:

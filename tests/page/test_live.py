@@ -443,7 +443,7 @@ def test_memory_is_stacked_by_what_grows(open_page: Open) -> None:
 def test_the_leak_is_the_first_of_a_post_mortem_that_it_caused(open_page: Open) -> None:
     report = leaked("awaitable_leak")
     opened = open_page(gallery.out_of_memory().to_html(None, None, report))
-    first = opened.page.locator("section.leak").nth(1)
+    first = opened.page.locator("section.leak").first
     expect(first.locator(".label.cut .scissors").first).to_be_visible()
     expect(first.locator(".gist")).to_contain_text("Fix")
     expect(first.locator(".drawn .node.held")).to_be_visible()

@@ -203,15 +203,21 @@ fn group(grown: &Grown) -> Markup {
         growth.amount(),
         grouped(growth.step),
     );
+    // The way to the owner is a row of its own.
+    let short = growth.short_owner();
+    let rest = growth.summary.strip_prefix(&*growth.owner);
+    let rest = rest.filter(|rest| !rest.is_empty() && short != growth.owner);
+    let heading = rest.map_or_else(|| growth.summary.clone(), |rest| short + rest);
     html! {
         section.leak {
-            h2 { (with_code(&name(&growth.summary, 600))) }
+            h2 { (with_code(&name(&heading, 600))) }
             ul.marks { li.pattern { (name(&growth.pattern, 80)) } }
             dl.gist {
                 @if !growth.advice.is_empty() {
                     (entry("Fix", &with_code(&name(&growth.advice, 2000))))
                 }
                 (entry("Held", &name(&held, 400)))
+                @if rest.is_some() { (entry("Owner", &with_code(&name(&growth.owner, 600)))) }
                 @if let Some(line) = growth.allocated_at.as_ref().filter(|line| !line.is_empty()) {
                     (entry("Allocated at", &name(line, 300)))
                 }

@@ -62,6 +62,7 @@ fn body(found: &PostMortem, owners: Option<&Owners>, looked: Looked<'_>) -> Mark
         .as_ref()
         .is_some_and(|it| it.would_fit == Some(true));
     html! {
+        @if let Some(leak) = leak.filter(|_| is_first) { (card(leak)) }
         section.leak {
             @if !found.advice.is_empty() {
                 dl.gist { (entry("Fix", &with_code(&name(&sentence(&found.advice), 2000)))) }
@@ -71,29 +72,33 @@ fn body(found: &PostMortem, owners: Option<&Owners>, looked: Looked<'_>) -> Mark
                 (memory(found, numbers))
             }
         }
-        @if is_first { (cycles(found, leak)) }
+        @if is_first { (traces(found, leak)) }
+        @if !found.requested_at.is_empty() {
+            (section("Requested at", &preformatted(&found.requested_at.join("\n"))))
+        }
         (findings("Containers that keep autograd graphs", &found.graphs))
         @if let Some(owners) = owners && looked.heap.is_some_and(has_memory) { (section("Owners", &owners.figure)) }
         (findings("Largest tensors", &found.owners))
         @if let Some(grew) = looked.grew.filter(|grew| !grew.found.is_empty()) { (growth::sections(grew)) }
-        @if !is_first { (cycles(found, leak)) }
-        @if !found.requested_at.is_empty() {
-            (section("Requested at", &preformatted(&found.requested_at.join("\n"))))
+        @if !is_first {
+            @if let Some(leak) = leak { (card(leak)) }
+            (traces(found, leak))
         }
     }
 }
 
-/// The largest leak in cycles, where it is known, and the traces of all.
-fn cycles(found: &PostMortem, leak: Option<&Leak>) -> Markup {
+/// What cycles hold, and the traces of all; folded where the card of the largest is shown.
+fn traces(found: &PostMortem, leak: Option<&Leak>) -> Markup {
     html! {
         @if let Some(cycles) = found.cycles.as_ref().filter(|it| it.bytes > 0 || leak.is_some()) {
             @let title = format!("Unreachable cycles hold {}", human_bytes(cycles.bytes));
-            @if let Some(leak) = leak {
-                (card(leak))
-                (section(&title, &folded("The leak traces, as text", &preformatted(&found.trace))))
-            } @else {
-                (section(&title, &html! { @if !found.trace.is_empty() { (preformatted(&found.trace)) } }))
-            }
+            (section(&title, &html! {
+                @if leak.is_some() {
+                    (folded("The leak traces, as text", &preformatted(&found.trace)))
+                } @else if !found.trace.is_empty() {
+                    (preformatted(&found.trace))
+                }
+            }))
         }
     }
 }
