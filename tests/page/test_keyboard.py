@@ -136,6 +136,26 @@ def test_j_and_k_go_from_leak_to_leak(several: cyclescope.CycleReport, open_page
     expect(shown).to_have_id(several.leaks[0].signature)
 
 
+def test_the_list_can_be_skipped(several: cyclescope.CycleReport, open_page: Open) -> None:
+    opened = open_page(several.to_html())
+    press = opened.page.keyboard.press
+    press("j")
+    opened.page.reload()
+    skip = opened.page.get_by_role("link", name="Skip the list")
+    for _ in range(3):
+        press("Tab")
+        if skip.evaluate("link => link === document.activeElement"):
+            break
+    expect(skip).to_be_focused()
+    expect(skip).to_be_in_viewport()
+    press("Enter")
+    shown = opened.page.locator("section.leak:visible")
+    expect(shown).to_have_id(several.leaks[1].signature)
+    expect(shown.locator("h2").first).to_be_focused()
+    press("Tab")
+    assert shown.evaluate("section => section.contains(document.activeElement)")
+
+
 def test_every_control_can_be_reached_and_has_a_name(
     tree: cyclescope.CycleReport, open_page: Open
 ) -> None:

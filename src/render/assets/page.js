@@ -122,6 +122,12 @@ document.addEventListener("click", (event) => {
     event.preventDefault();
     showLeak(entry);
   }
+  if (event.target.closest?.(".skip")) {
+    event.preventDefault();
+    const heading = sections[current].querySelector("h2");
+    heading.tabIndex = -1;
+    heading.focus();
+  }
   const isLink = event.target.closest?.("a, button, input");
   if (!isLink && !String(getSelection())) event.target.closest?.("#ranks tbody tr")?.querySelector("a")?.click();
   const button = event.target.closest?.("button");

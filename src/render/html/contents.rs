@@ -69,7 +69,8 @@ pub fn contents(leaks: &[Listed<'_>], all: u64) -> Markup {
     let held = leaks.iter().map(|it| it.leak.bytes_held);
     let most = held.max().unwrap_or(0).max(1) as f64;
     html! {
-        @if leaks.len() > 1 {
+        @if let [first, _, ..] = leaks {
+            a.skip href={ "#" (first.id) } { "Skip the list" }
             nav aria-label="Leaks" {
                 p.total {
                     b { (counted(leaks.len() as u64, "leak", "leaks")) } " · " (human_bytes(all))
