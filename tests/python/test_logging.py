@@ -327,9 +327,40 @@ gc.collect()
 """
 
 
+STRUCTLOG = f"""
+import gc, logging, sys
+import numpy, structlog
+import cyclescope
+
+chain = [structlog.stdlib.add_log_level, structlog.stdlib.ExtraAdder()]
+renderer = structlog.processors.JSONRenderer()
+formatter = structlog.stdlib.ProcessorFormatter(
+    foreign_pre_chain=chain,
+    processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+)
+handler = logging.StreamHandler(sys.stdout)
+handler.setFormatter(formatter)
+logging.getLogger().addHandler(handler)
+cyclescope.warn_tensor_cycles(devices="any", min_bytes=0)
+{SOURCE}
+Node()
+gc.collect()
+"""
+
+
+def test_structlog_writes_a_line_of_json_with_all_fields() -> None:
+    """As the documentation says, by ``ExtraAdder``."""
+    lines = [json.loads(line) for line in run(STRUCTLOG).stdout.splitlines()]
+    leak, *rest = lines
+    assert leak["level"] == "warning"
+    assert leak["event"].startswith("1.0 MiB held by a reference cycle")
+    assert "\n  Fix: " in leak["event"]
+    assert leak["cyclescope"].keys() == documented("field of `leak`") | {"event"}
+    assert [line["cyclescope"]["event"] for line in rest] == ["summary"]
+
+
 def test_rich_gets_paragraphs_without_line_breaks() -> None:
     """It breaks lines itself, and ours in between."""
-    pytest.importorskip("rich")
     plain, rich = (
         run(RICH.format(base=base)).stdout for base in ("logging.Handler", "RichHandler")
     )
