@@ -33,9 +33,19 @@ pub(super) fn process(py: Python<'_>) -> Process {
         pid: std::process::id(),
         rank: None,
         python: format!("{}.{}.{}", version.major, version.minor, version.patch),
-        program: program.unwrap_or_default(),
+        program: named_program(program.unwrap_or_default()),
         frameworks: Vec::new(),
         gpus: Vec::new(),
+    }
+}
+
+/// What the program is called: of a Jupyter kernel its notebook, which the server names in the environment.
+fn named_program(program: String) -> String {
+    match program.rsplit(['/', '\\']).next() {
+        Some("ipykernel_launcher.py") => {
+            std::env::var("JPY_SESSION_NAME").unwrap_or_else(|_| "notebook".to_owned())
+        }
+        _ => program,
     }
 }
 

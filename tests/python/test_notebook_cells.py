@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import types
 from pathlib import Path
@@ -41,6 +42,26 @@ def test_a_leak_of_a_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 'class="open"' not in report.to_html()
 
 
+@pytest.mark.parametrize(
+    ("program", "session", "named"),
+    [
+        ("/env/lib/ipykernel_launcher.py", "/home/user/train.ipynb", "/home/user/train.ipynb"),
+        ("/env/lib/ipykernel_launcher.py", None, "notebook"),
+        ("train.py", "/home/user/train.ipynb", "train.py"),
+    ],
+)
+def test_a_kernel_is_called_as_its_notebook(program: str, session: str | None, named: str) -> None:
+    environment = {} if session is None else {"JPY_SESSION_NAME": session}
+    code = (
+        f"import json, sys; sys.argv[:] = [{program!r}]; import cyclescope;"
+        "report = json.loads(cyclescope.find_tensor_cycles(devices='any').to_json());"
+        "print(report['process']['program'])"
+    )
+    kept = {key: value for key, value in os.environ.items() if key != "JPY_SESSION_NAME"}
+    done = python("-c", code, env=kept | environment | {"PYTHONPATH": ":".join(sys.path)})
+    assert done.stdout == f"{named}\n", done.stderr
+
+
 SESSION = """
 import json, sys
 from IPython.core.interactiveshell import InteractiveShell
@@ -68,7 +89,8 @@ def session(folder: Path, *cells: str) -> Any:
     (folder / "helper.py").write_text(
         "def keep(node):\n    node.me = node\n\ndef other(node):\n    pass\n", encoding="utf-8"
     )
-    environment = {"IPYTHONDIR": str(folder), "PYTHONPATH": f"{folder}:{':'.join(sys.path)}"}
+    path = ":".join([str(folder), *sys.path])
+    environment = os.environ | {"IPYTHONDIR": str(folder), "PYTHONPATH": path}
     done = python("-c", SESSION, json.dumps([BEGIN, *cells, END]), env=environment, cwd=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1])
