@@ -126,7 +126,9 @@ fn of_function<'a>(
         }
         false => {
             let weakly = or_weakly(case, step, variable);
-            let remedy = format!("{verb} the values that it needs, not `{variable}`{weakly}");
+            let remedy = format!(
+                "{verb} the values that it needs, not `{variable}`, if they never change{weakly}"
+            );
             (remedy, vec![step.edge])
         }
     };

@@ -298,7 +298,9 @@ impl Case<'_> {
                 && bare_name(step.object) == attribute
                 && step.leads_to(owner)
         });
-        let removal = match owner.is_library() || hides_method {
+        // What the class itself sets, other code of it reads.
+        let is_users = owner.is_library() && !self.is_by_library(edge);
+        let removal = match is_users || hides_method {
             true => format!("remove `{class}.{attribute}`"),
             false => format!("set `{class}.{attribute}` to None"),
         };

@@ -133,7 +133,10 @@ pub fn fix(leak: &Leak) -> String {
     if advice_is_fix(leak) {
         let own = leak.library.as_ref().map(|library| &library.your_line);
         let place = match own {
-            Some(own) => own.as_ref().map(place),
+            Some(own) => {
+                let own = own.as_ref().filter(|line| !is_where_it_stopped(leak, line));
+                own.map(place)
+            }
             None => place_to_change(leak),
         };
         let place = place.map_or_else(String::new, |place| format!("{place}: "));
@@ -185,6 +188,9 @@ fn place_to_change(leak: &Leak) -> Option<String> {
         return None;
     }
     let here = |node: &&Node| node.location.as_ref() == Some(&line);
+    if leak.source.is_none() && is_where_it_stopped(leak, &line) {
+        return None;
+    }
     let mut nodes = leak.graph.nodes.iter().filter(here);
     let first = nodes.next().filter(|_| leak.source.is_none());
     let is_object = |node: &Node| node.kind == NodeKind::Object;
@@ -211,6 +217,14 @@ fn place_to_change(leak: &Leak) -> Option<String> {
         }
         None => place(&line),
     })
+}
+
+/// True for the line that a function had come to, or that raised an exception: it stored nothing.
+fn is_where_it_stopped(leak: &Leak, line: &Location) -> bool {
+    let here = |node: &&Node| node.location.as_ref() == Some(line);
+    let mut nodes = leak.graph.nodes.iter().filter(here).peekable();
+    let is_stop = |node: &Node| node.label == "traceback" || node.label.starts_with("frame of ");
+    nodes.peek().is_some() && nodes.all(is_stop)
 }
 
 /// True if there is advice, which says more than the references to remove.

@@ -20,8 +20,9 @@
 //!         self.callback = lambda t: t.view(-1, dim)        # keeps a number
 //! ```
 //!
-//! Where the function calls a method of the object, let it hold the object weakly. That is right if
-//! something else keeps the object alive as long as the function is called:
+//! Where the function calls a method of the object, or needs a value that changes later, let it hold
+//! the object weakly. That is right if something else keeps the object alive as long as the function is
+//! called:
 //!
 //! ```python
 //!         owner = weakref.ref(self)
@@ -77,7 +78,7 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let finding = finding.remedy(
         function.edge,
         format!(
-            "{capture} the values that the function needs, not `{variable}`{}",
+            "{capture} the values that the function needs, not `{variable}`, if they never change{}",
             or_weakly(case, &function, variable)
         ),
     );

@@ -146,8 +146,9 @@ pub fn fallback(case: &Case<'_>) -> Advice {
     let weakly = match (case.cut_step(), &case.graph[cut].name) {
         (Some(step), ReferenceName::Closure(variable)) if !owner.is_library() => {
             let weakly = or_weakly(case, &step, variable);
-            let remedy =
-                format!("capture the values that the function needs, not `{variable}`{weakly}");
+            let remedy = format!(
+                "capture the values that the function needs, not `{variable}`, if they never change{weakly}"
+            );
             return case.advise(finding.remedy(cut, remedy));
         }
         (_, ReferenceName::Attribute(_)) if is_object(owner) => case.weakly(cut),

@@ -105,7 +105,9 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         ))
         .remedy(
             step.edge,
-            format!("pass the values that the function needs instead{weakly}"),
+            format!(
+                "pass the values that the function needs instead, if they never change{weakly}"
+            ),
         ),
     )
 }

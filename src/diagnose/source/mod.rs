@@ -171,6 +171,7 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
         Made::Class(name, location) => {
             place_cuts(leak, &cut, Some(name), Some(location));
         }
+        Made::Unknown if is_about_attribute(leak, &cut) => {}
         Made::Unknown => show_variable(leak, &cut, is_only_cut, sources),
     }
 }
@@ -231,6 +232,22 @@ fn speaks_of_another(leak: &Leak, attribute: &str, sources: &mut Sources) -> boo
     }
 }
 
+/// True if a variable that an inner function captures is cut, but the advice is about an attribute that has the function:
+/// where it uses the variable, which may be far from where it is stored, there is nothing to change.
+fn is_about_attribute(leak: &Leak, cut: &Cut) -> bool {
+    let function = leak.graph.nodes.get(cut.source as usize);
+    if function.is_none_or(|it| it.label.ends_with("<lambda>")) {
+        return false;
+    }
+    let variable = cut.edge.strip_prefix("closure variable '");
+    variable
+        .and_then(|it| it.strip_suffix('\''))
+        .is_some_and(|variable| {
+            first_code(leak).contains('.')
+                && !leak.advice.text.contains(&format!("not `{variable}`"))
+        })
+}
+
 /// True if a file of the program sets an attribute of this name, or may.
 fn is_set(attribute: &str, sources: &mut Sources) -> bool {
     sources.load_all_having(&[attribute]).is_none_or(|files| {
@@ -267,7 +284,19 @@ fn is_item(edge: &str) -> bool {
 fn show_variable(leak: &mut Leak, cut: &Cut, is_only_cut: bool, sources: &mut Sources) {
     let nodes = &leak.graph.nodes;
     let (from, to) = (&nodes[cut.source as usize], &nodes[cut.target as usize]);
-    let reference = variable_of_exception(leak, cut).unwrap_or(Reference {
+    let kept = variable_of_exception(leak, cut);
+    // A change of the variable may leave another that keeps the exception.
+    let is_only_cut = is_only_cut
+        && kept
+            .as_ref()
+            .and_then(Reference::name)
+            .is_none_or(|variable| {
+                leak.advice
+                    .text
+                    .to_lowercase()
+                    .contains(&format!("delete `{}`", variable.to_lowercase()))
+            });
+    let reference = kept.unwrap_or(Reference {
         edge: &cut.edge,
         from,
     });
@@ -405,11 +434,15 @@ fn candidate(syntax: &Syntax, line: usize, name: Option<&str>) -> Result<Candida
     // Two assignments of one variable may need one change.
     found.dedup_by(|one, other| one.change.is_ok() && one.change == other.change);
     if found.len() > 1 {
-        let lines: Vec<String> = found.iter().map(|one| one.line.to_string()).collect();
-        return Err(format!(
-            "several references may be meant; name one of the lines {}",
-            lines.join(", ")
-        ));
+        let mut lines: Vec<String> = found.iter().map(|one| one.line.to_string()).collect();
+        lines.dedup();
+        return Err(match lines.as_slice() {
+            [_] => "several references on this line may be meant".to_owned(),
+            several => format!(
+                "several references may be meant; name one of the lines {}",
+                several.join(", ")
+            ),
+        });
     }
     found.pop().ok_or_else(|| {
         "no attribute of `self` is set there to a closure over `self` or to a bound method, and no exception, frame or \

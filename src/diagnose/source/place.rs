@@ -259,13 +259,13 @@ fn wanted(origin: &Origin, owner: &[ClassSource], sources: &mut Sources) -> Vec<
     wanted
 }
 
-/// The one line that surely stored it, or else the only one that may have.
+/// The one statement that surely stored it, or else the only one that may have.
 fn only<'m, 's>(found: &'m [Match<'s>]) -> Option<&'m Match<'s>> {
-    let line = |it: &Match<'s>| (it.source.file, lines(it.store.node).0);
     let may = candidates(found);
     let (&first, others) = may.split_first()?;
-    let is_one = others.iter().all(|it| line(it) == line(first));
-    is_one.then_some(first)
+    let is_first =
+        |it: &&Match<'s>| it.source.file == first.source.file && it.store.node == first.store.node;
+    others.iter().all(is_first).then_some(first)
 }
 
 /// Those that surely stored it, or else all that may have, unless they all copy it from another object.

@@ -81,6 +81,7 @@ impl Stored<'_> {
         statements: fn(&'s Syntax, &str) -> Vec<Store<'s>>,
     ) -> Vec<Match<'s>> {
         let code = self.code(sources);
+        let decides = self.decides_what_is_stored(sources);
         let mut found = Vec::new();
         for &source in sources {
             for store in statements(source.syntax, self.attribute) {
@@ -93,7 +94,8 @@ impl Stored<'_> {
                 let Some(receiver) = self.received(source, &store).filter(|_| !is_given) else {
                     continue;
                 };
-                if !store.is_named && is_of_other_classes(sources, self.owner, source, store.node) {
+                let is_of_others = || is_of_other_classes(sources, self.owner, source, store.node);
+                if !store.is_named && (decides || is_of_others()) {
                     continue;
                 }
                 let value = store.value;
@@ -114,6 +116,25 @@ impl Stored<'_> {
             }
         }
         found
+    }
+
+    /// True if a class of the program has a `__setattr__` for the object that has the attribute: it may store something else
+    /// than an assignment gives, and so what stores by any name is not the only one that may have.
+    fn decides_what_is_stored(&self, sources: &[Source<'_>]) -> bool {
+        let mut own = sources
+            .iter()
+            .filter(|source| !is_library_file(source.file));
+        own.any(|source| {
+            let nodes = all(source.syntax.root()).into_iter();
+            let mut setters = nodes.filter(|node| {
+                node.kind() == "function_definition"
+                    && is_named(source.syntax, *node, "__setattr__")
+            });
+            setters.any(|setter| {
+                let class = around(setter, &["class_definition"]);
+                class.is_some_and(|class| is_one_of(self.owner, *source, class))
+            })
+        })
     }
 
     /// True if an object of the leak is from a file, or if that names a class of the object or of the one that has the
