@@ -104,6 +104,8 @@ pub(super) struct LookAtType {
     pub name: String,
     /// Who keeps most of its objects, and the bytes of one of them; empty if there is nobody.
     pub owner: String,
+    /// True if it keeps nearly all of them.
+    pub keeps_all: bool,
     pub each: f64,
     /// Only what states its limit keeps them.
     pub is_limited: bool,

@@ -23,6 +23,8 @@ use crate::model::redact::shorten;
 
 /// The part of what is told that must have come in the window.
 const LATELY: f64 = 0.5;
+/// An owner of so many of the objects of a type is said to keep them.
+const ALL: f64 = 0.8;
 
 /// `file:line` that allocated the memory of a device at an address, if PyTorch recorded it.
 pub type LineOf<'a> = &'a dyn Fn(&str, u64) -> PyResult<Option<String>>;
@@ -383,6 +385,7 @@ impl Inspector {
                 step: now.step,
                 name: looked.class,
                 owner: largest.map(|it| it.owner.clone()).unwrap_or_default(),
+                keeps_all: largest.is_some_and(|it| it.objects as f64 >= ALL * came as f64),
                 each: largest.map_or(0.0, each),
                 is_limited: looked.is_limited && found.is_empty(),
             };

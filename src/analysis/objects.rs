@@ -31,6 +31,8 @@ const LIMITS: [&str; 12] = [
     "maxlen",
     "maxsize",
 ];
+/// A limit beyond this is none.
+const LARGEST: i64 = 10_000_000;
 /// So many references up such an object is looked for: list, dictionary of attributes, object.
 const ABOVE: usize = 2;
 /// The part of the ages of which an owner must have some.
@@ -334,7 +336,8 @@ impl<'py> Look<'_, 'py> {
             && attributes(&self.inspector.builtins.instances, &object)
                 .iter()
                 .any(|(name, value)| {
-                    LIMITS.contains(&name.as_str()) && int_value(value).is_some_and(|it| it > 1)
+                    let limit = int_value(value).filter(|_| LIMITS.contains(&name.as_str()));
+                    limit.is_some_and(|it| (2..=LARGEST).contains(&it))
                 })
     }
 

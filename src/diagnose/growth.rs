@@ -86,8 +86,8 @@ pub const PATTERNS: &[GrowthPattern] = &[
 pub const KEPT_WITH_GRAPH: GrowthPattern = GrowthPattern {
     name: "kept-with-graph",
     what: "{owner} accumulates tensors together with their autograd graphs",
-    advice: "Store numbers: `.item()` of a loss or metric, or `.detach()` of a tensor that you \
-             need. A tensor that is not detached keeps its graph and all tensors saved for the \
+    advice: "Store numbers: `.item()` of a loss or metric. Of a tensor that you need, store `.detach()`, and limit \
+             how many are kept. A tensor that is not detached keeps its graph and all tensors saved for the \
              backward pass.",
     keeps_graphs: true,
 };

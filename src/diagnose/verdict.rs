@@ -1,6 +1,7 @@
 //! The verdict of a post-mortem, which claims only what the numbers prove.
 
 use super::verdicts;
+use crate::model::growth::Growth;
 use crate::model::human_bytes;
 use crate::model::post_mortem::{Numbers, PostMortem};
 
@@ -13,7 +14,7 @@ const CYCLES: &str = "Break the cycles (see the leak trace below), or collect in
 
 /// What else is known of a request that failed.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Needs {
+pub struct Needs<'a> {
     /// True if the request would not fit beside the model and the running step.
     pub too_big: bool,
     /// Bytes of the model with gradients and optimizer state.
@@ -22,10 +23,12 @@ pub struct Needs {
     pub step: u64,
     /// Bytes of the largest tensor in memory; `None` if the live tensors were not looked at.
     pub largest: Option<u64>,
+    /// Bytes by which each owner of the post-mortem's growth has grown by now, as far as that is known.
+    pub grown: &'a [u64],
 }
 
 /// Sets the verdict, its sentence and the advice.
-pub fn judge(found: &mut PostMortem, needs: Needs) {
+pub fn judge(found: &mut PostMortem, needs: Needs<'_>) {
     let (verdict, headline, advice) = match &found.numbers {
         None => (
             verdicts::UNCLEAR,
@@ -34,9 +37,9 @@ pub fn judge(found: &mut PostMortem, needs: Needs) {
         ),
         Some(known) => of_parts(found, known)
             .or_else(|| of_numbers(known, needs))
-            .or_else(|| of_growth(found))
+            .or_else(|| of_growth(found, known, needs))
             .or_else(|| of_request(found, known, needs))
-            .unwrap_or_else(|| otherwise(found, known)),
+            .unwrap_or_else(|| otherwise(found, known, needs)),
     };
     let advice = advice.to_owned();
     found.verdict = verdict.to_owned();
@@ -75,7 +78,7 @@ fn of_parts(found: &PostMortem, known: &Numbers) -> Option<Verdict<'static>> {
 }
 
 /// By the allocator's numbers, and what the program needs at least.
-fn of_numbers(known: &Numbers, needs: Needs) -> Option<Verdict<'static>> {
+fn of_numbers(known: &Numbers, needs: Needs<'_>) -> Option<Verdict<'static>> {
     let asked = human_bytes(known.requested);
     let free = known.headroom() + known.free_in_blocks;
     if known.headroom() < known.requested && known.requested <= free {
@@ -112,11 +115,25 @@ fn of_numbers(known: &Numbers, needs: Needs) -> Option<Verdict<'static>> {
     Some((verdicts::BATCH_TOO_BIG, headline, SMALLER))
 }
 
-fn of_growth(found: &PostMortem) -> Option<Verdict<'_>> {
-    let largest = found.growth.iter().max_by_key(|growth| growth.bytes)?;
+/// What has grown most on the device, and by how much.
+fn most_grown<'f>(found: &'f PostMortem, needs: Needs<'_>) -> Option<(&'f Growth, u64)> {
+    let now = needs.grown.iter().copied().chain(std::iter::repeat(0));
+    let grown = found.growth.iter().zip(now);
+    let is_there = |growth: &Growth| {
+        growth.tensors > 0 && (growth.example.is_empty() || growth.example.contains(&found.device))
+    };
+    let grown = grown.filter(|(growth, _)| is_there(growth));
+    let grown = grown.map(|(growth, now)| (growth, now.max(growth.bytes)));
+    grown.max_by_key(|(_, bytes)| *bytes)
+}
+
+/// By what grew, if the request might have fitted without it.
+fn of_growth<'f>(found: &'f PostMortem, known: &Numbers, needs: Needs<'_>) -> Option<Verdict<'f>> {
+    let (largest, now) = most_grown(found, needs)?;
     // What grew may be the garbage that was found.
     let garbage = found.cycles.as_ref().map_or(0, |cycles| cycles.bytes);
-    if garbage > 0 && garbage >= largest.bytes {
+    let left = known.headroom() + known.free_in_blocks;
+    if garbage > 0 && garbage >= now || left.saturating_add(now) < known.requested {
         return None;
     }
     let size = human_bytes(largest.bytes);
@@ -125,16 +142,20 @@ fn of_growth(found: &PostMortem) -> Option<Verdict<'_>> {
 }
 
 /// By the size of the request, where nothing is known to be in memory without need.
-fn of_request(found: &PostMortem, known: &Numbers, needs: Needs) -> Option<Verdict<'static>> {
+fn of_request(found: &PostMortem, known: &Numbers, needs: Needs<'_>) -> Option<Verdict<'static>> {
     let kept = found.graphs.iter().map(|kept| kept.bytes).sum::<u64>();
     let garbage = found.cycles.as_ref().map_or(0, |cycles| cycles.bytes);
     let is_large = needs.largest? <= known.requested / 2;
     if !is_large || kept + garbage > 0 || others_took_it(known) {
         return None;
     }
+    let unneeded = match most_grown(found, needs) {
+        Some((_, bytes)) => format!("what grew keeps {}", human_bytes(bytes)),
+        None => "nothing in memory is known to be unneeded".to_owned(),
+    };
     let headline = format!(
         "{} were requested at once, more than twice the largest tensor in memory ({}); {} are left, \
-         and nothing in memory is known to be unneeded",
+         and {unneeded}",
         human_bytes(known.requested),
         human_bytes(needs.largest?),
         human_bytes(known.headroom() + known.free_in_blocks)
@@ -142,7 +163,7 @@ fn of_request(found: &PostMortem, known: &Numbers, needs: Needs) -> Option<Verdi
     Some((verdicts::BATCH_TOO_BIG, headline, SMALLER))
 }
 
-fn otherwise(found: &PostMortem, known: &Numbers) -> Verdict<'static> {
+fn otherwise(found: &PostMortem, known: &Numbers, needs: Needs<'_>) -> Verdict<'static> {
     if others_took_it(known) && known.elsewhere > Some(known.reserved) {
         return (verdicts::ELSEWHERE, outside(known), OTHERS);
     }
@@ -157,6 +178,15 @@ fn otherwise(found: &PostMortem, known: &Numbers) -> Verdict<'static> {
             human_bytes(cycles.bytes)
         );
         return (verdicts::UNCLEAR, headline, CYCLES);
+    }
+    if let Some((largest, now)) = most_grown(found, needs) {
+        let headline = format!(
+            "{headline}; {}, which grew, keeps {} of it",
+            largest.owner,
+            human_bytes(now)
+        );
+        let advice = "Run the program again with torch.cuda.memory._record_memory_history().";
+        return (verdicts::UNCLEAR, headline, advice);
     }
     let advice = "Run the program again with cyclescope.watch_growth(), which finds what grows, or \
                   with torch.cuda.memory._record_memory_history().";
@@ -180,7 +210,6 @@ fn outside(known: &Numbers) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::growth::Growth;
     use crate::model::post_mortem::Finding;
 
     const MIB: u64 = 1 << 20;
@@ -255,6 +284,7 @@ mod tests {
             ..Finding::default()
         };
         let grown = |bytes| Growth {
+            tensors: 1,
             bytes,
             advice: "Clear it.".to_owned(),
             ..Growth::default()
@@ -303,7 +333,11 @@ mod tests {
             ..nothing()
         };
         let grown = PostMortem {
-            growth: vec![Growth::default()],
+            growth: vec![Growth {
+                tensors: 1,
+                bytes: 512 * MIB,
+                ..Growth::default()
+            }],
             ..nothing()
         };
         let few = Numbers {
@@ -339,6 +373,37 @@ mod tests {
             assert_eq!(judged(found, numbers, too_big).verdict, verdict);
             assert!(verdicts::VERDICTS.contains(&verdict));
         }
+    }
+
+    #[test]
+    fn what_grew_is_the_cause_only_if_the_request_might_fit_without_it() {
+        let found = |bytes, now: &[u64]| {
+            let mut found = PostMortem {
+                numbers: Some(asked()),
+                growth: vec![Growth {
+                    owner: "`ring`".to_owned(),
+                    tensors: 100,
+                    bytes,
+                    ..Growth::default()
+                }],
+                ..PostMortem::default()
+            };
+            let needs = Needs {
+                grown: now,
+                ..Needs::default()
+            };
+            judge(&mut found, needs);
+            found
+        };
+        assert_eq!(found(MIB, &[]).verdict, "unclear");
+        assert_eq!(found(MIB, &[511 * MIB]).verdict, "unclear");
+        assert_eq!(found(MIB, &[512 * MIB]).verdict, "growth");
+        let full = found(MIB, &[3 * MIB]);
+        assert!(
+            full.headline
+                .ends_with("; `ring`, which grew, keeps 3.0 MiB of it")
+        );
+        assert!(!full.advice.contains("watch_growth"));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::analysis::{MemoryInUse, Pieces};
 use crate::diagnose::growth::GARBAGE_ACCUMULATES;
 use crate::diagnose::segments::{Segment, count, would_fit, would_fit_beside};
 use crate::diagnose::verdict::{Needs, judge};
-use crate::model::growth::GrowthReport;
+use crate::model::growth::{Grown, GrowthReport};
 use crate::model::heap::Heap;
 use crate::model::json::{model_from_json, versioned};
 use crate::model::post_mortem::{Finding, Numbers, PostMortem};
@@ -36,7 +36,9 @@ pub struct Examination {
     found: PostMortem,
     segments: Vec<Segment>,
     stream: Option<i64>,
-    needs: Needs,
+    needs: Needs<'static>,
+    /// As [`Needs::grown`].
+    grown: Vec<u64>,
     heap: Option<Heap>,
     grew: Option<GrowthReport>,
     leaks: Option<Report>,
@@ -84,7 +86,11 @@ impl Examination {
     /// Says why memory ran out, as far as is known, after so many seconds.
     fn judge(&mut self, seconds: f64) {
         self.found.seconds = seconds;
-        judge(&mut self.found, self.needs);
+        let needs = Needs {
+            grown: &self.grown,
+            ..self.needs
+        };
+        judge(&mut self.found, needs);
     }
 
     /// The Python stack of the request.
@@ -163,9 +169,10 @@ impl Examination {
     /// What a monitor has found, but for garbage, which the cycles tell of.
     fn growth(&mut self, report: &Bound<'_, GrowthReport>) {
         let report = report.get();
-        let growing = report.found.iter().map(|grown| &grown.growth);
-        let growing = growing.filter(|it| it.pattern != GARBAGE_ACCUMULATES.name);
-        self.found.growth = growing.cloned().collect();
+        let is_alive = |grown: &&Grown| grown.growth.pattern != GARBAGE_ACCUMULATES.name;
+        let growing = report.found.iter().filter(is_alive);
+        self.grown = growing.clone().map(|grown| grown.explains).collect();
+        self.found.growth = growing.map(|grown| grown.growth.clone()).collect();
         self.grew = Some(report.clone());
     }
 
@@ -246,6 +253,7 @@ impl Examination {
                         .flat_map(|(_, pieces)| pieces.iter().map(|(_, bytes)| *bytes))
                         .max()
                         .filter(|_| known.left_out.is_empty()),
+                    grown: &[],
                 };
             }
         }

@@ -1,4 +1,4 @@
-"""A line that did not store the reference is not said to have, and no change is offered that frees nothing."""
+"""No line is said to have stored what it did not, and no change is offered that frees nothing."""
 
 from __future__ import annotations
 

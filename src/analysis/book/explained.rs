@@ -91,7 +91,10 @@ impl Book {
             if more >= FEWEST && !self.left().any(is_told) {
                 found.push(MoreObjects {
                     class: look.name.clone(),
-                    owner: look.owner.clone(),
+                    owner: match look.keeps_all {
+                        true => look.owner.clone(),
+                        false => String::new(),
+                    },
                     objects: more,
                     bytes: (more as f64 * look.each) as u64,
                     since,
