@@ -344,25 +344,42 @@ impl Search<'_, '_> {
     }
 
     /// Those that are a part of an object made in C, which nothing in Python leads to: the dict of a
-    /// `functools.lru_cache`.
+    /// `functools.lru_cache`, and what the tuple has that an `itertools.chain` goes through.
     fn internal_containers(self, nodes: impl Iterator<Item = u32>) -> FxHashSet<u32> {
-        let containers: Vec<u32> = nodes
-            .filter(|&node| {
-                let object = self.live.object(node).filter(|_| !self.live.is_frame(node));
-                object.is_some_and(|object| {
-                    use ObjectKind::{Deque, Dict, List, Set};
-                    matches!(self.inspector.kind(&object), Dict | List | Set | Deque)
-                })
-            })
-            .collect();
+        use ObjectKind::{Deque, Dict, List, Set, Tuple};
+        let containers = self.of_kinds(nodes, &[Dict, List, Set, Deque]);
+        let holders = self.referrers(&containers, false, &mut true);
+        let tuples = self.of_kinds(holders.keys().copied(), &[Tuple]);
+        let nothing = FxHashSet::default();
+        let hidden = match tuples.is_empty() {
+            true => nothing,
+            false => self.unnamed(self.referrers(&tuples, false, &mut true), &nothing),
+        };
+        self.unnamed(holders, &hidden)
+    }
+
+    /// Those objects of some that are of certain kinds.
+    fn of_kinds(self, nodes: impl Iterator<Item = u32>, kinds: &[ObjectKind]) -> Vec<u32> {
+        let is_one = |node: &u32| {
+            let object = self
+                .live
+                .object(*node)
+                .filter(|_| !self.live.is_frame(*node));
+            object.is_some_and(|object| kinds.contains(&self.inspector.kind(&object)))
+        };
+        nodes.filter(is_one).collect()
+    }
+
+    /// Those objects that others refer to, but by no name, or that only hidden ones refer to.
+    fn unnamed(self, holders: BTreeMap<u32, Vec<u32>>, hidden: &FxHashSet<u32>) -> FxHashSet<u32> {
         let mut is_named: FxHashMap<u32, bool> = FxHashMap::default();
-        for (from, mut tos) in self.referrers(&containers, false, &mut true) {
+        for (from, mut tos) in holders {
             tos.retain(|to| is_named.get(to) != Some(&true));
             let names = reference_names(self.inspector, self.frameworks, self.live, from, &tos);
             for (to, name) in tos.into_iter().zip(names) {
-                *is_named.entry(to).or_default() |=
-                    !matches!(name, ReferenceName::Unnamed | ReferenceName::Cached)
-                        && !self.live.is_needed_by_ctypes(self.inspector, from, &name);
+                *is_named.entry(to).or_default() |= !hidden.contains(&from)
+                    && !matches!(name, ReferenceName::Unnamed | ReferenceName::Cached)
+                    && !self.live.is_needed_by_ctypes(self.inspector, from, &name);
             }
         }
         let unnamed = is_named.into_iter().filter(|(_, named)| !named);

@@ -93,6 +93,20 @@ def test_c_iterators_are_listed() -> None:
     assert seen() is None
 
 
+def test_what_only_an_iterator_goes_through_is_let_go_with_it() -> None:
+    thing = Thing()
+    chain = itertools.chain([0], [thing])
+    assert next(chain) == 0
+    seen = weakref.ref(thing)
+    del thing
+    report = cyclescope.why_alive(seen())
+    (keeper,) = report.keepers
+    assert keeper.words.startswith("local `chain`")
+    assert "[0]" not in keeper.words, keeper.words
+    del chain
+    assert seen() is None
+
+
 def test_a_container_that_has_an_object_many_times_is_one() -> None:
     thing = Thing()
     seen = weakref.ref(thing)
