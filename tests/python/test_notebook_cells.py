@@ -13,6 +13,7 @@ import numpy
 import pytest
 
 import cyclescope
+from support.marks import needs_ipython
 from support.processes import python
 
 FILE = "/tmp/ipykernel_4242/3022363108.py"
@@ -96,6 +97,7 @@ def session(folder: Path, *cells: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@needs_ipython
 @pytest.mark.parametrize(
     ("cells", "at"),
     [
@@ -118,11 +120,13 @@ def test_the_line_of_a_cell_is_shown(tmp_path: Path, cells: Any, at: Any) -> Non
         assert ".me = " in text
 
 
+@needs_ipython
 def test_each_cell_that_may_have_made_it_is_named(tmp_path: Path) -> None:
     lines, others, _, text = session(tmp_path, CLASS, MAKE, STORE, STORE + "\n# once more")
     assert (lines, others) == (None, [["In[4]", 3], ["In[5]", 3]]), text
 
 
+@needs_ipython
 def test_a_module_that_a_cell_imports_may_have_made_it(tmp_path: Path) -> None:
     lines, others, _, text = session(
         tmp_path, CLASS, MAKE, "import helper", "helper.keep(node)", "if 0: node.me = node"

@@ -16,3 +16,6 @@ HAS_TORCH = importlib.util.find_spec("torch") is not None
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 needs_fifo = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="no PyTorch here")
+needs_ipython = pytest.mark.skipif(
+    importlib.util.find_spec("IPython") is None, reason="no IPython here"
+)
