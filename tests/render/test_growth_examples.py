@@ -74,6 +74,8 @@ def without_numbers(said: str) -> str:
     """What is the same on every machine: how many objects a sample takes depends on the heap."""
     said = " ".join(said.split())
     said = re.sub(r" \(estimated from 1 in \d+ objects\)", "", said)
+    # Of an object and the tuple that has it either may be counted first.
+    said = said.replace("such as tuple with ", "such as ")
     # Of the tensors of one step any may be shown.
     said = re.sub(r"(?<=such as float32)\[[\d, ]+\]", "[]", said)
     return re.sub(r"\d[\d,.]*(?: [KM]iB| bytes)?", "0", said)
