@@ -184,3 +184,44 @@ def go():
     )
     assert "emove `LogRecord.exc_info`" not in text
     assert "et `LogRecord.exc_info` to None" in text
+
+
+def test_a_dict_that_gets_other_names_is_not_the_one_that_stored_it(modules: Modules) -> None:
+    leak, text = leak_of(
+        """
+class Dyn:
+    pass
+
+def go():
+    dyn = Dyn()
+    dyn.array = array()
+    dyn.__dict__ |= {"top": len}
+    setattr(dyn, "left", dyn)
+""",
+        modules,
+    )
+    assert leak.cuts[0].edge == ".left"
+    assert leak.source is not None, text
+    assert "setattr" in "".join(leak.source.lines)
+
+
+def test_two_classes_of_one_name_are_told_apart(modules: Modules) -> None:
+    _, text = leak_of(
+        """
+class Model:
+    pass
+
+class Outer:
+    class Model:
+        pass
+
+Outer.Model.__module__ = "elsewhere"
+
+def go():
+    one, other = Model(), Outer.Model()
+    one.array = array()
+    one.peer, other.peer = other, one
+""",
+        modules,
+    )
+    assert "another Model" not in text, text

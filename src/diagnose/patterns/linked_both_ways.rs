@@ -38,7 +38,11 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let cut = case.cut_step().filter(is_attribute)?;
-    let (owner, other) = (noun(cut.object), noun(cut.next));
+    let types = [cut.object, cut.next].map(|it| it.description.type_name.as_str());
+    let (mut owner, mut other) = (noun(cut.object), noun(cut.next));
+    if owner == other && types[0] != types[1] {
+        [owner, other] = types.map(str::to_owned);
+    }
     let finding = Finding::new(match owner == other {
         true => format!(
             "`{}` is another {other}, which leads back to the first.",

@@ -23,6 +23,8 @@ const CONTAINERS: [&str; 8] = [
     "OrderedDict",
     "ModuleList",
 ];
+/// Methods by which a class or a module makes an attribute when it is read.
+pub const READERS: [&str; 3] = ["__get__", "__getattr__", "__getattribute__"];
 /// What runs other code when it is evaluated.
 const RUNNING: [&str; 3] = ["call", "await", "yield"];
 
@@ -200,14 +202,37 @@ impl Facts {
     }
 }
 
-/// True for the name of a method or property, and for `name = property(…)`.
+/// True for the name of a method or property, for what a class gets from a call, which may be a descriptor, and for
+/// `owner.name = property(…)`.
 fn makes(syntax: &Syntax, name: Node<'_>, parent: Node<'_>) -> bool {
     let of_class = scope(parent).is_some_and(|scope| scope.kind() == "class_definition");
-    let value = parent.child_by_field_name("right");
+    let is_part = parent.kind() == "attribute" && is_field(parent, "attribute", name);
+    let (target, assignment) = match (is_part, parent.parent()) {
+        (true, Some(around)) => (parent, around),
+        _ => (name, parent),
+    };
+    let value = assignment.child_by_field_name("right");
     let function = value.and_then(|value| value.child_by_field_name("function"));
-    let is_property = function.is_some_and(|function| syntax.of(function).ends_with("property"));
+    let is_given = function.filter(|_| is_field(assignment, "left", target));
+    let is_property = |function| syntax.of(function).ends_with("property");
+    let is_field_of_dataclass = |function| last_part(syntax.of(function)) == "field";
     let defines = parent.kind() == "function_definition" && is_field(parent, "name", name);
-    of_class && (defines || is_property && is_field(parent, "left", name))
+    match is_given {
+        Some(function) if is_part => is_property(function),
+        Some(function) => of_class && !is_field_of_dataclass(function),
+        None => of_class && defines,
+    }
+}
+
+/// The line in which a class decides what its attributes are when they are read.
+pub fn reads_its_own_way(syntax: &Syntax) -> Option<usize> {
+    let mut names = all(syntax.root()).into_iter().filter(|node| {
+        let defines = node
+            .parent()
+            .is_some_and(|it| it.kind() == "function_definition" && is_field(it, "name", *node));
+        defines && READERS.contains(&syntax.of(*node))
+    });
+    names.next().map(|name| lines(name).0)
 }
 
 /// The statement by which an attribute gets a value, or is declared with a type.

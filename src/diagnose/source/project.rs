@@ -9,7 +9,7 @@ use super::attribute::only_called;
 use super::change::{Place, Subject};
 use super::family::{NOT_REFERABLE, bases, defined};
 use super::files::{module_name, project, read, read_bytes, words};
-use super::held::{Facts, Link, last_part};
+use super::held::{Facts, Link, READERS, last_part, reads_its_own_way};
 use super::program::connected;
 use super::signs;
 use super::syntax::{Syntax, all};
@@ -200,6 +200,24 @@ fn bases_of(others: &[PathBuf], name: &str) -> Result<Vec<Vec<String>>, String> 
 
 /// Refuses attributes on the way to an object that may make the object, so that nothing holds it during the call.
 fn refuse_made(own: &Syntax, others: &[PathBuf], links: &[Link]) -> Result<(), String> {
+    if let Some(link) = links.first() {
+        let mut reader = reads_its_own_way(own).map(|line| format!("line {line}"));
+        for other in others {
+            if reader.is_some() {
+                break;
+            }
+            if let Some(syntax) = having(other, &HashSet::from(READERS))? {
+                let line = reads_its_own_way(&syntax);
+                reader = line.map(|line| format!("line {line} of {}", other.display()));
+            }
+        }
+        if let Some(place) = reader {
+            return Err(format!(
+                "the object in line {} is `….{}`, which {place} may make when it is read, and may be gone during the call",
+                link.line, link.name
+            ));
+        }
+    }
     let mut checked: HashSet<(&str, bool)> = HashSet::new();
     for link in links {
         if !checked.insert((&link.name, link.stays)) {

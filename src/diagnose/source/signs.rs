@@ -4,7 +4,7 @@ use tree_sitter::Node;
 
 use super::change::{Place, Subject};
 use super::held::{in_import, is_imported, last_part};
-use super::syntax::{Syntax, all, children, functions_around, is_field, lines, statement};
+use super::syntax::{Syntax, all, children, functions_around, is_field, lines, scope, statement};
 
 /// Names by which a program may reach an attribute without naming it.
 const READING: [&str; 6] = [
@@ -15,6 +15,10 @@ const READING: [&str; 6] = [
     "getmembers_static",
     "get_referrers",
 ];
+/// Functions that run any code.
+const RUNNING: [&str; 2] = ["eval", "exec"];
+/// Methods that give all attributes away.
+const STATES: [&str; 3] = ["__getstate__", "__reduce__", "__reduce_ex__"];
 /// Methods by which a class does more than have attributes.
 const HOOKS: [&str; 3] = ["__getattr__", "__getattribute__", "__setattr__"];
 /// Functions that copy or replace what a dataclass has.
@@ -99,8 +103,10 @@ pub fn words() -> impl Iterator<Item = &'static str> {
         "ref",
         "proxy",
     ];
-    let lists: [&[&str]; 8] = [
+    let lists: [&[&str]; 10] = [
         &READING,
+        &RUNNING,
+        &STATES,
         &HOOKS,
         &OF_FIELDS,
         &COPYING,
@@ -140,6 +146,13 @@ fn reads_all(syntax: &Syntax, node: Node<'_>, word: &str, place: Place) -> bool 
     if HOOKS.contains(&word) {
         let defines = parent.is_some_and(|parent| is_field(parent, "name", node));
         return place == Place::Own || defines && word != "__getattr__";
+    }
+    let is_part = parent.is_some_and(|it| is_field(it, "attribute", node));
+    if RUNNING.contains(&word) {
+        return !is_part && parent.is_some_and(|it| is_field(it, "function", node));
+    }
+    if STATES.contains(&word) {
+        return is_part;
     }
     if !READING.contains(&word) || in_import(node) {
         return false;
@@ -414,6 +427,10 @@ fn refers_weakly(syntax: &Syntax, node: Node<'_>, word: &str) -> bool {
         let method = functions_around(argument).into_iter().next_back();
         let parameters = method.and_then(|method| method.child_by_field_name("parameters"));
         let first = parameters.and_then(|list| children(list).first().copied());
+        let is_method = method
+            .and_then(scope)
+            .is_some_and(|it| it.kind() == "class_definition");
+        let first = first.filter(|_| is_method);
         word == "proxy" || first.is_none_or(|first| syntax.of(first) != syntax.of(argument))
     })
 }

@@ -37,7 +37,9 @@ pub fn stores<'s>(syntax: &'s Syntax, attribute: &str) -> Vec<Store<'s>> {
         }
         "call" => set_by_name(syntax, node, attribute).or_else(|| updated(syntax, node, attribute)),
         "subscript" => item_of_dict(syntax, node, attribute),
-        "attribute" if is_called(syntax, node, "__dict__") => whole_dict(node),
+        "attribute" if is_called(syntax, node, "__dict__") => {
+            whole_dict(node).filter(|_| may_add(syntax, node, attribute))
+        }
         "function_definition" if is_named(syntax, node, attribute) => cached(syntax, node),
         _ => None,
     };
@@ -189,6 +191,14 @@ fn whole_dict(node: Node<'_>) -> Option<Store<'_>> {
         value: None,
         is_named: false,
     })
+}
+
+/// False for `object.__dict__ |= {…}` with other names.
+fn may_add(syntax: &Syntax, dict: Node<'_>, attribute: &str) -> bool {
+    let around = dict.parent();
+    let added = around.filter(|it| it.kind() == "augmented_assignment");
+    let added = added.and_then(|it| it.child_by_field_name("right"));
+    added.is_none_or(|added| given(syntax, added, attribute).is_some())
 }
 
 /// A method whose result the object keeps by its name, as `functools.cached_property` has it.
