@@ -506,7 +506,9 @@ impl Book {
                 let line = self.containers.get(address);
                 let steps = line.map_or(1, |line| now.step - line.first_step);
                 let added = line.map_or(0, |line| line.length - line.first_length);
-                (steps, added * diagnosis.bytes / tensors.max(1))
+                // An item may have several arrays.
+                let items = line.map_or(1, |line| line.length);
+                (steps, added * diagnosis.bytes / items.max(1))
             }
             Origin::Objects { ty, length } => {
                 let steps = self.types.steps_since(ty, diagnosis.ages, *length);
@@ -535,9 +537,10 @@ impl Book {
             allocated_at: line.or(diagnosis.site),
             samples: self.groups.steps.len() as u64,
         };
-        let each = 1.0 / tensors.max(1) as f64;
         let length = match &from {
-            Origin::Atoms(address) => self.containers.get(address).map_or(0, |line| line.length),
+            Origin::Atoms(address) | Origin::Arrays(address) => {
+                self.containers.get(address).map_or(0, |line| line.length)
+            }
             _ => 0,
         };
         let window = match &from {
@@ -564,7 +567,9 @@ impl Book {
                     grew_at: now.step,
                 },
                 Origin::Longer(family) => Followed::Longer(family),
-                Origin::Arrays(address) => Followed::Arrays(address, diagnosis.bytes as f64 * each),
+                Origin::Arrays(address) => {
+                    Followed::Arrays(address, diagnosis.bytes as f64 / length.max(1) as f64)
+                }
                 Origin::Objects { ty, length } => {
                     self.types.set_told(&ty, true);
                     let members = diagnosis.members.into_iter().take(FOLLOWED);

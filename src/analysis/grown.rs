@@ -138,7 +138,11 @@ pub(super) fn bytes_shown(buffer: &DeviceBuffer) -> u64 {
     let digits = dtype.trim_start_matches(|it: char| !it.is_ascii_digit());
     let digits = digits.split(|it: char| !it.is_ascii_digit()).next();
     let bits = digits.and_then(|it| it.parse::<u64>().ok());
+    // Of NumPy's texts, times and records the number is that of bytes: `V16`.
+    let bytes = dtype.strip_prefix(['M', 'S', 'U', 'V', 'm']);
+    let bytes = bytes.and_then(|it| it.parse::<u64>().ok());
     let each = match (bits, dtype) {
+        _ if bytes.is_some() => bytes.unwrap_or_default(),
         (_, "bool") => 1,
         (Some(bits), _) if bits >= 8 => bits / 8,
         _ => return buffer.bytes,

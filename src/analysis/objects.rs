@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PySet};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
@@ -141,6 +142,15 @@ fn is_even(ages: impl Iterator<Item = usize>, group: &Grouped) -> bool {
 fn some_of<T>(all: Vec<T>) -> (impl Iterator<Item = T>, u64) {
     let each = all.len().div_ceil(MEASURED).max(1);
     (all.into_iter().step_by(each), each as u64)
+}
+
+/// The length of a list, a dictionary or a set; 0 for others.
+fn length_of(object: &Bound<'_, PyAny>) -> i64 {
+    let is_one = object.is_exact_instance_of::<PyList>()
+        || object.is_exact_instance_of::<PyDict>()
+        || object.is_exact_instance_of::<PySet>();
+    let length = is_one.then(|| object.len().ok()).flatten();
+    length.and_then(|it| i64::try_from(it).ok()).unwrap_or(0)
 }
 
 /// What an object refers to, nothing else does, and the collector does not track.
@@ -314,21 +324,23 @@ impl<'py> Look<'_, 'py> {
     /// True for a container that says itself how large it becomes, or whose owner does.
     fn has_limit(&self, node: u32) -> bool {
         let graph = self.live.graph();
+        let length = self.live.object(node).map_or(0, |it| length_of(&it));
         let mut level = vec![node];
         if self.is_bounded(node) || self.is_limited_cache(node) {
             return true;
         }
         for _ in 0..ABOVE {
             level = level.iter().flat_map(|&it| graph.sources(it)).collect();
-            if level.iter().any(|&it| self.says_limit(it)) {
+            if level.iter().any(|&it| self.says_limit(it, length)) {
                 return true;
             }
             level.retain(|&it| self.live.is_kind(self.inspector, it, ObjectKind::Dict));
         }
-        self.says_limit(node)
+        self.says_limit(node, length)
     }
 
-    fn says_limit(&self, node: u32) -> bool {
+    /// True for an object with a limit that a container of this length keeps to.
+    fn says_limit(&self, node: u32, length: i64) -> bool {
         let Some(object) = self.live.object(node) else {
             return false;
         };
@@ -337,7 +349,8 @@ impl<'py> Look<'_, 'py> {
                 .iter()
                 .any(|(name, value)| {
                     let limit = int_value(value).filter(|_| LIMITS.contains(&name.as_str()));
-                    limit.is_some_and(|it| (2..=LARGEST).contains(&it))
+                    let limit = limit.filter(|it| (2..=LARGEST).contains(it));
+                    limit.is_some_and(|it| length <= 2 * it)
                 })
     }
 
