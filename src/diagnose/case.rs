@@ -423,10 +423,6 @@ pub fn noun(node: &LeakNode) -> String {
         ObjectKind::Method => "bound method".to_owned(),
         ObjectKind::Class => "class".to_owned(),
         ObjectKind::Frame => "frame".to_owned(),
-        // Else `cycle` would be taken for one of references.
-        _ if node.description.type_name.starts_with("itertools.") => {
-            node.description.type_name.clone()
-        }
         _ => short(&node.description.type_name).to_owned(),
     }
 }
