@@ -85,8 +85,13 @@ pub(super) fn cells(py: Python<'_>) -> Cells {
         .collect()
 }
 
-/// Magics of a line that run no code of the program, and none that is not imported.
-const HARMLESS_MAGICS: [&str; 8] = [
+/// Magics of a line or a cell that run no code of the program but that of modules.
+const HARMLESS_MAGICS: [&str; 13] = [
+    "load_ext",
+    "bash",
+    "sh",
+    "html",
+    "writefile",
     "matplotlib",
     "config",
     "env",
@@ -130,7 +135,8 @@ fn text_of_entry(entry: &Bound<'_, PyAny>) -> Option<String> {
 fn runs_other_code(text: &str) -> bool {
     let mut parts = text.split("get_ipython().run_").skip(1);
     parts.any(|call| {
-        let magic = call.strip_prefix("line_magic('");
+        let magic = ["line_magic('", "cell_magic('"];
+        let magic = magic.iter().find_map(|it| call.strip_prefix(it));
         let magic = magic.and_then(|call| call.split('\'').next());
         magic.is_none_or(|name| !HARMLESS_MAGICS.contains(&name))
     })

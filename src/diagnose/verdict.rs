@@ -120,7 +120,8 @@ fn most_grown<'f>(found: &'f PostMortem, needs: Needs<'_>) -> Option<(&'f Growth
     let now = needs.grown.iter().copied().chain(std::iter::repeat(0));
     let grown = found.growth.iter().zip(now);
     let is_there = |growth: &Growth| {
-        growth.tensors > 0 && (growth.example.is_empty() || growth.example.contains(&found.device))
+        let device = growth.example.rsplit(" on ").next().unwrap_or_default();
+        growth.tensors > 0 && (device.is_empty() || device == found.device)
     };
     let grown = grown.filter(|(growth, _)| is_there(growth));
     let grown = grown.map(|(growth, now)| (growth, now.max(growth.bytes)));
@@ -150,7 +151,7 @@ fn of_request(found: &PostMortem, known: &Numbers, needs: Needs<'_>) -> Option<V
         return None;
     }
     let unneeded = match most_grown(found, needs) {
-        Some((_, bytes)) => format!("what grew keeps {}", human_bytes(bytes)),
+        Some((_, bytes)) => format!("what grew most keeps {}", human_bytes(bytes)),
         None => "nothing in memory is known to be unneeded".to_owned(),
     };
     let headline = format!(
@@ -404,6 +405,27 @@ mod tests {
                 .ends_with("; `ring`, which grew, keeps 3.0 MiB of it")
         );
         assert!(!full.advice.contains("watch_growth"));
+    }
+
+    #[test]
+    fn what_grew_on_another_device_is_not_the_cause() {
+        for (device, verdict) in [
+            ("cuda:1", "growth"),
+            ("cuda:10", "unclear"),
+            ("cpu", "unclear"),
+        ] {
+            let found = PostMortem {
+                device: "cuda:1".to_owned(),
+                growth: vec![Growth {
+                    tensors: 1,
+                    bytes: 512 * MIB,
+                    example: format!("float32[4] on {device}"),
+                    ..Growth::default()
+                }],
+                ..PostMortem::default()
+            };
+            assert_eq!(judged(found, asked(), false).verdict, verdict, "{device}");
+        }
     }
 
     #[test]

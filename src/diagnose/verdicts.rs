@@ -71,9 +71,9 @@ pub const FRAGMENTATION: &str = "fragmentation";
 
 /// # Out of memory: Tensors that pile up
 ///
-/// A growth monitor was running and had found a group of tensors that grows with the number of steps, and
-/// nothing else explains the error. The post-mortem names the owner, and the largest group gives the
-/// advice.
+/// A growth monitor was running and had found a group of tensors that grows with the number of steps. The
+/// request might have fitted without it, and nothing else explains the error. The post-mortem names the
+/// owner, and the largest group gives the advice.
 ///
 /// **Why it happens.** The program still refers to tensors that it no longer needs, so no collection can
 /// free them.

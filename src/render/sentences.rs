@@ -220,7 +220,7 @@ fn place_to_change(leak: &Leak) -> Option<String> {
 }
 
 /// True for the line that a function had come to, or that raised an exception: it stored nothing.
-fn is_where_it_stopped(leak: &Leak, line: &Location) -> bool {
+pub fn is_where_it_stopped(leak: &Leak, line: &Location) -> bool {
     let here = |node: &&Node| node.location.as_ref() == Some(line);
     let mut nodes = leak.graph.nodes.iter().filter(here).peekable();
     let is_stop = |node: &Node| node.label == "traceback" || node.label.starts_with("frame of ");

@@ -103,13 +103,14 @@ def session(folder: Path, *cells: str) -> Any:
     [
         ((CLASS, MAKE, STORE), ["In[4]", 3]),
         ((FIELD, MAKE, CALL), ["In[2]", 4]),
-        ((CLASS, MAKE, "%pwd", STORE), ["In[5]", 3]),
+        ((CLASS, MAKE, "%load_ext autoreload\n%pwd", STORE), ["In[5]", 3]),
+        ((CLASS, MAKE, "%%bash\ntrue", STORE), ["In[5]", 3]),
         # Nothing is said where code ran that is in no cell.
         ((CLASS, MAKE, "%time 1", STORE), None),
         ((CLASS, MAKE, "%%time\n1\n2", STORE), None),
         ((CLASS, MAKE, STORE, "import linecache; linecache.clearcache()"), None),
     ],
-    ids=["store", "method", "magic", "time", "cell magic", "cleared"],
+    ids=["store", "method", "magic", "shell", "time", "cell magic", "cleared"],
 )
 def test_the_line_of_a_cell_is_shown(tmp_path: Path, cells: Any, at: Any) -> None:
     lines, _, patch, text = session(tmp_path, *cells)

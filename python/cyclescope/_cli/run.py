@@ -55,9 +55,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         "The exit status is that of the program. With --fail-on-leak, it is 1 if the program "
         "succeeds but leaks (or, with --growth, accumulates memory), and 2 if leaks may have gone "
-        "unseen. "
-        "For several GPUs: torchrun ... -m cyclescope run SCRIPT. If CYCLESCOPE_OFF is set, the "
-        "program runs unwatched and nothing is written."
+        "unseen. For several GPUs: torchrun ... -m cyclescope run SCRIPT. If CYCLESCOPE_OFF is "
+        "set, the program runs unwatched and nothing is written."
     )
     parser.add_argument(
         "--devices",

@@ -7,6 +7,7 @@ use crate::model::report::{Leak, Location, Occurrence, Process, ProcessShare, Re
 use crate::model::words::{brief, counted, human_bytes, name, one_of, short_location, utc};
 use crate::render::html::parts::{head, notes, sentence};
 use crate::render::html::{LEAKS, NAME};
+use crate::render::sentences::is_where_it_stopped;
 use crate::render::text::{self, process_name};
 
 /// Longer names are shortened in the title.
@@ -101,10 +102,14 @@ fn largest(report: &Report) -> Markup {
 
 /// The line to change, or those of which one is; of a library's leak the nearest line of the program.
 fn places_of(leak: &Leak) -> Vec<Location> {
-    match &leak.library {
+    let mut places = match &leak.library {
         Some(library) => library.your_line.iter().cloned().collect(),
         None => leak.places_to_change(),
+    };
+    if leak.source.is_none() {
+        places.retain(|place| !is_where_it_stopped(leak, place));
     }
+    places
 }
 
 /// `model.py:12 or model.py:30`; `None` for no place.
