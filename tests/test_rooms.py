@@ -1,16 +1,18 @@
-"""The rooms of ``src`` stand in one order, and no two files import each other.
+"""The rooms of ``src`` stand in one order, no two files import each other, and all are short.
 
 The order is the table in ``src/lib.rs``. What is compiled for tests only may import anything.
 """
 
 from __future__ import annotations
 
+import ast
 import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-SRC = Path(__file__).parents[1] / "src"
+ROOT = Path(__file__).parents[1]
+SRC = ROOT / "src"
 ROOMS = re.findall(r"^//! \| \[?`(\w+)`\]? \|", (SRC / "lib.rs").read_text("utf-8"), re.MULTILINE)
 
 Module = tuple[str, ...]
@@ -143,3 +145,30 @@ def test_no_files_import_each_other() -> None:
         if module not in state:
             visit(module, [module])
     assert not circles, "\n".join(circles)
+
+
+def test_no_file_has_over_600_lines() -> None:
+    files = [*SRC.rglob("*.rs"), *(ROOT / "python").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    lines = {file: len(file.read_text("utf-8").splitlines()) for file in files}
+    assert not [f"{file}: {count}" for file, count in lines.items() if count > 600]
+
+
+def lines_of_code(function: ast.FunctionDef | ast.AsyncFunctionDef, text: list[str]) -> int:
+    """Without empty lines, comments and the docstring, as clippy counts those of Rust."""
+    first = function.body[0] if ast.get_docstring(function) is None else function.body[1]
+    signature = range(function.lineno, function.body[0].lineno)
+    body = range(first.lineno, (function.end_lineno or 0) + 1)
+    lines = [text[number - 1].strip() for number in (*signature, *body)]
+    return sum(bool(line) and not line.startswith("#") for line in lines)
+
+
+def test_no_function_has_over_80_lines_of_code() -> None:
+    found = []
+    for file in (ROOT / "python").rglob("*.py"):
+        text = file.read_text("utf-8")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and len(node.body) > (
+                ast.get_docstring(node) is not None
+            ):
+                found.append((lines_of_code(node, text.splitlines()), f"{file.name} {node.name}"))
+    assert max(found)[0] <= 80, max(found)

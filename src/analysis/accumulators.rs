@@ -1,5 +1,6 @@
 //! The containers that keep what was made over many steps: each step adds some to them.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
@@ -174,20 +175,7 @@ impl Live<'_> {
                 known.extend(members.iter());
                 known.sort_unstable();
             }
-            let keepers = above.iter();
-            let keepers = keepers.filter(|(node, _)| self.can_hold(inspector, **node));
-            let mut order: Vec<(u32, usize)> =
-                keepers.map(|(node, it)| (*node, it.len())).collect();
-            // Of several with the same, such as the lists of a mock, the one that was told is told on.
-            order.sort_by_cached_key(|&(node, count)| {
-                let is_new = !known.contains(&node);
-                (
-                    std::cmp::Reverse(count),
-                    is_new,
-                    lengths[node as usize],
-                    node,
-                )
-            });
+            let order = self.most_first(inspector, &above, known, &lengths);
             // What was told to be in their container is told on.
             let mut told_by_container = FxHashSet::default();
             for alike in self.alike(inspector, frameworks, paths, &order, &above, &open) {
@@ -231,6 +219,26 @@ impl Live<'_> {
         open.close_behind(paths, &mut accumulators);
         accumulators.extend(self.common_origin(inspector, paths, &lengths, &mut open));
         accumulators
+    }
+
+    /// Those of some objects that can hold others, with how many members each leads to, the most first.
+    fn most_first(
+        &self,
+        inspector: &Inspector,
+        reaching: &Reaching,
+        known: &FxHashSet<u32>,
+        lengths: &[u32],
+    ) -> Vec<(u32, usize)> {
+        let keepers = reaching
+            .iter()
+            .filter(|(node, _)| self.can_hold(inspector, **node));
+        let mut order: Vec<(u32, usize)> = keepers.map(|(node, it)| (*node, it.len())).collect();
+        // Of several with the same, such as the lists of a mock, the one that was told is told on.
+        order.sort_by_cached_key(|&(node, count)| {
+            let is_new = !known.contains(&node);
+            (Reverse(count), is_new, lengths[node as usize], node)
+        });
+        order
     }
 
     /// Those of some objects that are alike and in one container: the largest groups first, each from the object with

@@ -1,6 +1,7 @@
 //! What the samples of a monitor have shown so far, and what was told.
 
 mod explained;
+mod tell;
 mod withdrawn;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -13,8 +14,7 @@ use crate::diagnose::census::Census;
 use crate::diagnose::cohorts::{Cohorts, Group, WARM_UP, WINDOW, has_grown};
 use crate::diagnose::growth::{FILES_GROW, THREADS_GROW};
 use crate::diagnose::lengths::{Lengths, Line, family};
-use crate::model::growth::{Counters, Growth, Sample as Size};
-use crate::model::heap::without_line;
+use crate::model::growth::{Counters, Sample as Size};
 
 /// What is kept from one step to the next is told when so many samples in a row have seen it.
 const PERSISTENT: u32 = 3;
@@ -418,180 +418,5 @@ impl Book {
         }
         news.sort_by(|a, b| (&a.class, &a.attribute).cmp(&(&b.class, &b.attribute)));
         news
-    }
-
-    /// True if this was told. What was withdrawn is told again once there is more than there ever was till then: what
-    /// only comes as far as before may be given back as before.
-    pub fn has_told(&self, found: &Finding) -> bool {
-        // Who keeps tensors is told by these, and not by what else there is of them.
-        let is_of_objects = matches!(found.from, Origin::Objects { .. } | Origin::Atoms(_));
-        let owner = &found.diagnosis.owner;
-        if is_of_objects
-            && self
-                .left()
-                .any(|told| without_line(&told.growth.owner) == without_line(owner))
-        {
-            return true;
-        }
-        let mut told = self.told.iter();
-        told.any(|told| {
-            let length = |line: Option<u64>| line.unwrap_or_default() as f64;
-            let now = match &found.from {
-                Origin::Group(due) => length(self.groups.groups.get(&due.key).map(Group::bytes)),
-                Origin::Objects { ty, .. } => self.types.count(ty) as f64,
-                Origin::Arrays(address) | Origin::Atoms(address) => {
-                    length(self.containers.get(address).map(|line| line.length))
-                }
-                Origin::Longer(family) => length(self.lengths.get(family).map(|line| line.length)),
-                Origin::Counter(_) | Origin::State => f64::INFINITY,
-                Origin::Other => 0.0,
-            };
-            let may_be_told_again = now > told.again_from;
-            told.is_of(&found.diagnosis) && !(told.is_cleared && may_be_told_again)
-        })
-    }
-
-    /// Takes note of a further group of an owner that was told, such as tensors of another dtype. What is told in this
-    /// step tells of both.
-    pub fn tell_part(&mut self, now: Moment, found: Finding) {
-        let Origin::Group(due) = &found.from else {
-            return;
-        };
-        let same = |told: &&Told| !told.is_cleared && told.is_of(&found.diagnosis);
-        let is_known = |told: &Told| told.holder_in(&due.key).is_some();
-        if !self.told.iter().any(|it| same(&it)) || self.told.iter().filter(same).any(is_known) {
-            return;
-        }
-        let part = self.tell(now, found, None, true);
-        let mut told = self.told.iter_mut();
-        let whole = told.find(|it| !it.is_part && it.growth.is_same(&part));
-        if let Some(Told { growth, .. }) = whole.filter(|it| it.growth.step == now.step) {
-            growth.tensors += part.tensors;
-            growth.bytes += part.bytes;
-            growth.bytes_per_step += part.bytes_per_step;
-        }
-    }
-
-    /// Takes note of what is told; of a part, which others are told before.
-    pub fn tell(
-        &mut self,
-        now: Moment,
-        found: Finding,
-        line: Option<String>,
-        is_part: bool,
-    ) -> Growth {
-        let Finding { diagnosis, from } = found;
-        if !is_part {
-            self.told.retain(|told| !told.is_of(&diagnosis));
-        }
-        let pattern = diagnosis.pattern;
-        let tensors = diagnosis.tensors as u64;
-        let since = |line: Option<&Line<_>>| now.step - line.map_or(0, |line| line.first_step);
-        let (steps, rate) = match &from {
-            Origin::Group(due) => {
-                let steps = self.groups.steps_since(diagnosis.ages, due.length);
-                let group = self.groups.groups.get(&due.key);
-                let turnover = group.map(|it| self.groups.turnover(it, due.length, diagnosis.ages));
-                let stays = match turnover {
-                    // What goes is the owner's if what comes is.
-                    Some((came, grown)) if grown < came && tensors as f64 >= ALL * came as f64 => {
-                        grown as f64 / came as f64
-                    }
-                    _ => 1.0,
-                };
-                (steps, (diagnosis.bytes as f64 * stays) as u64)
-            }
-            Origin::Longer(family) => (since(self.lengths.get(family)), diagnosis.bytes),
-            Origin::Arrays(address) => {
-                let line = self.containers.get(address);
-                let steps = line.map_or(1, |line| now.step - line.first_step);
-                let added = line.map_or(0, |line| line.length - line.first_length);
-                // An item may have several arrays.
-                let items = line.map_or(1, |line| line.length);
-                (steps, added * diagnosis.bytes / items.max(1))
-            }
-            Origin::Objects { ty, length } => {
-                let steps = self.types.steps_since(ty, diagnosis.ages, *length);
-                (steps, (diagnosis.bytes as f64 * diagnosis.lately) as u64)
-            }
-            Origin::Atoms(address) => {
-                let line = self.containers.get(address);
-                let steps = line.map_or(1, |line| now.step - line.first_step);
-                let added = line.map_or(0, |line| line.length - line.first_length);
-                (steps, added * diagnosis.bytes / diagnosis.objects.max(1))
-            }
-            Origin::Counter(_) => (1, 0),
-            Origin::State | Origin::Other => (now.every, diagnosis.bytes_per_sample),
-        };
-        let growth = Growth {
-            pattern: pattern.name.to_owned(),
-            summary: pattern.summary(&diagnosis.owner, &diagnosis.hook, &diagnosis.evidence),
-            owner: diagnosis.owner,
-            advice: pattern.advice.to_owned(),
-            step: now.step,
-            tensors,
-            objects: diagnosis.objects,
-            bytes: diagnosis.bytes,
-            bytes_per_step: rate as f64 / steps.max(1) as f64,
-            example: diagnosis.example,
-            allocated_at: line.or(diagnosis.site),
-            samples: self.groups.steps.len() as u64,
-        };
-        let length = match &from {
-            Origin::Atoms(address) | Origin::Arrays(address) => {
-                self.containers.get(address).map_or(0, |line| line.length)
-            }
-            _ => 0,
-        };
-        let window = match &from {
-            Origin::Longer(_) | Origin::Arrays(_) | Origin::Group(_) | Origin::Objects { .. } => {
-                steps
-            }
-            _ => 0,
-        };
-        self.told.push(Told {
-            window,
-            length,
-            again_from: 0.0,
-            growth: growth.clone(),
-            keeps_graphs: pattern.keeps_graphs,
-            is_part,
-            followed: match from {
-                Origin::Group(due) => Followed::Group {
-                    key: due.key,
-                    length: due.length,
-                    members: diagnosis.members.into_iter().take(FOLLOWED).collect(),
-                    keeps: diagnosis.keeps,
-                    looked_at: self.groups.steps.len(),
-                    most: diagnosis.keeps.count,
-                    grew_at: now.step,
-                },
-                Origin::Longer(family) => Followed::Longer(family),
-                Origin::Arrays(address) => {
-                    Followed::Arrays(address, diagnosis.bytes as f64 / length.max(1) as f64)
-                }
-                Origin::Objects { ty, length } => {
-                    self.types.set_told(&ty, true);
-                    let members = diagnosis.members.into_iter().take(FOLLOWED);
-                    Followed::Objects {
-                        ty,
-                        length,
-                        members: members.map(|(address, _)| address).collect(),
-                        found_at: now.step,
-                    }
-                }
-                Origin::Atoms(address) => Followed::Atoms(address),
-                Origin::Counter(counter) => Followed::Counter(counter),
-                Origin::State => Followed::State {
-                    bytes: diagnosis.kept as f64 / now.step.max(1) as f64,
-                    hidden: diagnosis.hidden as f64 / now.step.max(1) as f64,
-                    older: 0,
-                },
-                Origin::Other => Followed::Not,
-            },
-            is_cleared: false,
-            has_stopped: false,
-        });
-        growth
     }
 }

@@ -13,6 +13,7 @@ use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::cpython::instances::{inline_values, instance_dict};
 use crate::device::Frameworks;
+use crate::graph::ShortestPaths;
 
 /// How many objects that hold one asked about, by references that nobody can remove, are followed.
 const INSEPARABLE: usize = 4096;
@@ -197,23 +198,7 @@ impl Search<'_, '_> {
         let unreached = references.iter().filter(|(from, ..)| !paths.reaches(*from));
         let unreached: Vec<(u32, u32)> = unreached.map(|&(from, to, _)| (from, to)).collect();
         let in_cycle = self.in_cycle(inside, &unreached, &onwards);
-        let reached = references
-            .into_iter()
-            .filter(|(from, ..)| paths.reaches(*from));
-        let found = reached.map(|(from, to, name)| {
-            let mut nodes = paths.path_to(from);
-            let at = nodes.len() - 1;
-            nodes.extend(below(to));
-            Keeper { nodes, at, name }
-        });
-        let mut found: Vec<Keeper> = found.collect();
-        found.sort_by_key(|keeper| {
-            let root = live.root(keeper.nodes[0]);
-            (
-                matches!(root, Root::Outside | Root::Uncounted),
-                keeper.nodes.len(),
-            )
-        });
+        let found = self.found(references, &paths, &onwards);
         let mut fixed: Vec<u32> = onwards
             .keys()
             .copied()
@@ -226,6 +211,34 @@ impl Search<'_, '_> {
             is_complete,
             in_cycle,
         }
+    }
+
+    /// Those of some references to which a root leads, the ones that Python sees first, then by the length of the path.
+    fn found(
+        self,
+        references: Vec<(u32, u32, ReferenceName)>,
+        paths: &ShortestPaths,
+        onwards: &FxHashMap<u32, u32>,
+    ) -> Vec<Keeper> {
+        let live = self.live;
+        let reached = references
+            .into_iter()
+            .filter(|(from, ..)| paths.reaches(*from));
+        let found = reached.map(|(from, to, name)| {
+            let mut nodes = paths.path_to(from);
+            let at = nodes.len() - 1;
+            nodes.extend(way_down(onwards, to));
+            Keeper { nodes, at, name }
+        });
+        let mut found: Vec<Keeper> = found.collect();
+        found.sort_by_key(|keeper| {
+            let root = live.root(keeper.nodes[0]);
+            (
+                matches!(root, Root::Outside | Root::Uncounted),
+                keeper.nodes.len(),
+            )
+        });
+        found
     }
 
     /// True if a cycle leads to objects that go together. `unreached` are references to them of what no root leads to:

@@ -19,7 +19,7 @@ use crate::capture::{
     suspended_frames,
 };
 use crate::cpython::{StoppedWorld, TypeTable, dict_items, find_item, imported};
-use crate::device::DeviceBuffer;
+use crate::device::{DeviceBuffer, Frameworks};
 use crate::graph::ShortestPaths;
 
 /// A node of the graph that is no object of the heap.
@@ -164,20 +164,20 @@ impl Drop for CollectionPause {
     }
 }
 
-impl<'py> Live<'py> {
-    /// Reads the heap. `arguments` are what the program called with, if that is a look at objects.
-    ///
+/// What a look has read, while nothing of the program runs.
+struct Read<'py> {
+    objects: LiveObjects<'py>,
+    frames: Vec<RunningFrame>,
+    /// The addresses of the objects that `gc.freeze()` has excluded from collections.
+    frozen: Vec<usize>,
+    pause: CollectionPause,
+    stopped: StoppedWorld<'py>,
+}
+
+impl<'py> Read<'py> {
     /// # Errors
-    /// Whatever the handler of an interrupt raises; if the inspector is at work already.
-    pub fn take(
-        inspector: &Inspector,
-        py: Python<'py>,
-        arguments: Option<&Bound<'py, PyTuple>>,
-        depth: Depth,
-    ) -> PyResult<Self> {
-        let turn = Turn::take(py);
-        inspector.refresh(py);
-        let frameworks = inspector.frameworks.try_borrow().map_err(|_| busy())?;
+    /// Whatever the handler of an interrupt raises; if there are too many objects.
+    fn new(inspector: &Inspector, py: Python<'py>, frameworks: &Frameworks) -> PyResult<Self> {
         // SAFETY: attached; the types that are classified are alive.
         let classify = |ty| unsafe { frameworks.classify_all(ty) };
         let mut table = TypeTable::new();
@@ -192,7 +192,7 @@ impl<'py> Live<'py> {
                 frameworks.for_each_untraversed(verdict, &object, |_, target| f(target));
             },
         };
-        let (objects, frames, frozen, pause, stopped) = loop {
+        loop {
             let pause = CollectionPause::new(py);
             let tracked = inspector.gc.listed(py, None)?;
             // `gc.get_objects()` leaves them out.
@@ -215,7 +215,15 @@ impl<'py> Live<'py> {
                 &inspector.layouts,
                 &ask,
             ) {
-                Ok(objects) => break (objects, frames, frozen, pause, stopped),
+                Ok(objects) => {
+                    return Ok(Self {
+                        objects,
+                        frames,
+                        frozen,
+                        pause,
+                        stopped,
+                    });
+                }
                 Err(NotTaken::TooMany) => {
                     return Err(PyMemoryError::new_err(
                         "cyclescope: there are more than 4,294,967,295 objects, too many to number",
@@ -229,7 +237,31 @@ impl<'py> Live<'py> {
                     py.check_signals()?;
                 }
             }
-        };
+        }
+    }
+}
+
+impl<'py> Live<'py> {
+    /// Reads the heap. `arguments` are what the program called with, if that is a look at objects.
+    ///
+    /// # Errors
+    /// Whatever the handler of an interrupt raises; if the inspector is at work already.
+    pub fn take(
+        inspector: &Inspector,
+        py: Python<'py>,
+        arguments: Option<&Bound<'py, PyTuple>>,
+        depth: Depth,
+    ) -> PyResult<Self> {
+        let turn = Turn::take(py);
+        inspector.refresh(py);
+        let frameworks = inspector.frameworks.try_borrow().map_err(|_| busy())?;
+        let Read {
+            objects,
+            frames,
+            frozen,
+            pause,
+            stopped,
+        } = Read::new(inspector, py, &frameworks)?;
         let number_at = |&it: &usize| objects.number_at(it);
         let mut live = Self {
             _stopped: stopped,
@@ -266,9 +298,9 @@ impl<'py> Live<'py> {
         live.made = known.collect();
         drop(made);
         live.find_modules(py);
-        live.find_threads(py, builtins);
+        live.find_threads(py, &inspector.builtins);
         let mut edges = Edges::default();
-        live.find_frames(py, builtins, &mut edges);
+        live.find_frames(py, &inspector.builtins, &mut edges);
         live.find_buffers(&frameworks, &mut edges);
         live.find_owned(inspector, &frameworks, depth, &mut edges);
         live.give_lenders_to_tensors(&frameworks, &mut edges);

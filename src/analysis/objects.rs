@@ -14,7 +14,7 @@ use crate::cpython::instances::attributes;
 use crate::cpython::read::referents;
 use crate::cpython::sizes::Sizes;
 use crate::cpython::{ObjectKind, dict_items, int_value};
-use crate::diagnose::growth;
+use crate::diagnose::growth::{self, GrowthPattern};
 use crate::graph::ShortestPaths;
 
 /// An object with such an attribute says how large it becomes.
@@ -223,14 +223,7 @@ impl<'py> Look<'_, 'py> {
             let in_window = ages.clone().count();
             let ages = ages.max();
             let mut owner = self.owner(self.head_of(accumulator.node));
-            let pattern = match self.is_cache(accumulator.node) {
-                true => growth::CACHE_WITHOUT_LIMIT,
-                false => match self.purpose_of(accumulator.node, &owner) {
-                    Some(purpose) => purpose.of_objects(),
-                    None if self.can_be_held_weakly(nodes[0]) => growth::OBJECTS_ACCUMULATE,
-                    None => growth::variants::VALUES_ACCUMULATE,
-                },
-            };
+            let pattern = self.pattern_of_objects(accumulator.node, &owner, nodes[0]);
             let mut evidence = match group.weight {
                 1 => String::new(),
                 weight => format!("estimated from 1 in {weight} objects"),
@@ -263,6 +256,18 @@ impl<'py> Look<'_, 'py> {
             found: found.collect(),
             class: class.unwrap_or_default(),
             is_limited: !limited.is_empty(),
+        }
+    }
+
+    /// What the growth of the objects that one object keeps is called; `member` is one of them.
+    fn pattern_of_objects(&self, keeper: u32, owner: &str, member: u32) -> GrowthPattern {
+        if self.is_cache(keeper) {
+            return growth::CACHE_WITHOUT_LIMIT;
+        }
+        match self.purpose_of(keeper, owner) {
+            Some(purpose) => purpose.of_objects(),
+            None if self.can_be_held_weakly(member) => growth::OBJECTS_ACCUMULATE,
+            None => growth::variants::VALUES_ACCUMULATE,
         }
     }
 

@@ -245,6 +245,29 @@ enum Kind {
     Other,
 }
 
+fn kind_of(frameworks: &Frameworks, verdict: Verdict, tensor: &Bound<'_, PyAny>) -> GroupKind {
+    if frameworks.has_grad_fn(verdict, tensor) {
+        GroupKind::Graph
+    } else if frameworks.requires_grad(verdict, tensor) {
+        GroupKind::Parameter
+    } else {
+        GroupKind::Plain
+    }
+}
+
+impl Piece {
+    fn new(buffer: DeviceBuffer, kind: GroupKind, name: Name) -> Self {
+        Self {
+            device: buffer.device,
+            dtype: buffer.dtype.unwrap_or_default(),
+            kind,
+            name,
+            bytes: buffer.bytes,
+            shape: buffer.shape.unwrap_or_default(),
+        }
+    }
+}
+
 impl Inspector {
     /// What is alive on some devices now.
     ///
@@ -287,54 +310,33 @@ impl Inspector {
             let Some(buffer) = frameworks.whole_buffer(*verdict, tensor, devices) else {
                 continue;
             };
-            let kind = if frameworks.has_grad_fn(*verdict, tensor) {
-                GroupKind::Graph
-            } else if frameworks.requires_grad(*verdict, tensor) {
-                GroupKind::Parameter
-            } else {
-                GroupKind::Plain
-            };
+            let kind = kind_of(&frameworks, *verdict, tensor);
             let name = (tensor.as_ptr() as usize, mark_of(&buffer));
             if made.get(&name.0) == Some(&buffer.pointer) && is_held_once(tensor) {
                 left.insert(name.0, buffer.pointer);
                 continue;
             }
-            let DeviceBuffer {
-                pointer,
-                bytes,
-                device,
-                dtype,
-                shape,
-                ..
-            } = buffer;
-            let shape = shape.unwrap_or_default();
+            let place = (buffer.device.clone(), buffer.pointer);
+            let piece = Piece::new(buffer, kind, name);
             if kind == GroupKind::Graph {
-                roots.push((name, tensor, *verdict, shape.clone()));
+                roots.push((name, tensor, *verdict, piece.shape.clone()));
             }
-            let piece = Piece {
-                device: device.clone(),
-                dtype: dtype.unwrap_or_default(),
-                kind,
-                name,
-                bytes,
-                shape,
-            };
-            match places.get(&(device.clone(), pointer)) {
+            match places.get(&place) {
                 None => {
-                    places.insert((device, pointer), sample.pieces.len());
+                    places.insert(place, sample.pieces.len());
                     sample.pieces.push(piece);
                     named.push(tensor);
                 }
-                Some(&place) => {
-                    let known = &mut sample.pieces[place];
+                Some(&at) => {
+                    let known = &mut sample.pieces[at];
                     let is_first_graph = kind == GroupKind::Graph && known.kind != GroupKind::Graph;
                     // The program holds the view, not what it is a view of.
-                    let holds_view = is_held_once(named[place])
-                        && frameworks.is_view_of(*verdict, tensor, named[place]);
+                    let holds_view = is_held_once(named[at])
+                        && frameworks.is_view_of(*verdict, tensor, named[at]);
                     if is_first_graph || holds_view {
                         let kind = known.kind.min(piece.kind);
                         *known = Piece { kind, ..piece };
-                        named[place] = tensor;
+                        named[at] = tensor;
                     }
                 }
             }

@@ -203,6 +203,25 @@ impl Types {
         }
         Ok((all, bases))
     }
+
+    /// How to read generators, coroutines and asynchronous generators; `of` finds a descriptor of a type.
+    fn suspended(
+        &self,
+        of: &dyn Fn(&Py<PyType>, &str) -> PyResult<Descriptor>,
+    ) -> PyResult<[Suspended; 3]> {
+        let suspended = |ty: &Py<PyType>, prefix: &str, awaited: &'static str| {
+            PyResult::Ok(Suspended {
+                frame: of(ty, &format!("{prefix}_frame"))?,
+                qualname: of(ty, "__qualname__")?,
+                awaited: (of(ty, awaited)?, awaited),
+            })
+        };
+        Ok([
+            suspended(&self.generator, "gi", "gi_yieldfrom")?,
+            suspended(&self.coroutine, "cr", "cr_await")?,
+            suspended(&self.async_generator, "ag", "ag_await")?,
+        ])
+    }
 }
 
 impl Builtins {
@@ -220,13 +239,6 @@ impl Builtins {
         // Their getters would tell the program's audit hooks.
         let example = py.eval(c"lambda first=(), *, second=(): first", None, None)?;
         let of_function = |name| Descriptor::learnt(types.function.bind(py), name, &example);
-        let suspended = |ty: &Py<PyType>, prefix: &str, awaited: &'static str| {
-            PyResult::Ok(Suspended {
-                frame: of(ty, &format!("{prefix}_frame"))?,
-                qualname: of(ty, "__qualname__")?,
-                awaited: (of(ty, awaited)?, awaited),
-            })
-        };
         Ok(Self {
             type_qualname: of(&types.class, "__qualname__")?,
             type_module: of(&types.class, "__module__")?,
@@ -270,11 +282,7 @@ impl Builtins {
             exception_context: of(&types.exception, "__context__")?,
             exception_cause: of(&types.exception, "__cause__")?,
             exception_args: of(&types.exception, "args")?,
-            suspended: [
-                suspended(&types.generator, "gi", "gi_yieldfrom")?,
-                suspended(&types.coroutine, "cr", "cr_await")?,
-                suspended(&types.async_generator, "ag", "ag_await")?,
-            ],
+            suspended: types.suspended(&of)?,
             frames_await: py.version_info() < (3, 11),
             frames_borrow: py.version_info() >= (3, 14),
             builtin_self: of(&types.builtin, "__self__")?,

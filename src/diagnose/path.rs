@@ -259,28 +259,7 @@ fn words(root: &NamedRoot, nodes: &[&LeakNode], edges: &[&ReferenceName]) -> Str
         }
         // A traceback keeps the frames of the calls that the exception passed.
         if let Some((local, next)) = local_of_traceback(nodes, edges, from) {
-            let holder = match (root, parts.len()) {
-                (NamedRoot::Module(module), 1) => match edges[from] {
-                    ReferenceName::Attribute(name) => format!("`{module}.{name}`"),
-                    _ => parts.join(" → "),
-                },
-                (NamedRoot::Library(exception), 1)
-                    if *edges[from] == ReferenceName::Attribute("__traceback__".to_owned()) =>
-                {
-                    exception.clone()
-                }
-                _ => {
-                    // What has no name is said of the object, behind it.
-                    let named_from = usize::from(is_unnamed);
-                    let edge = edge_words(edges[from], false);
-                    let way = parts[named_from..].iter().chain([&edge]);
-                    let way = way.map(String::as_str).collect::<Vec<_>>().join(" → ");
-                    match is_unnamed {
-                        true => format!("{way} ({})", parts[0]),
-                        false => way,
-                    }
-                }
-            };
+            let holder = holder_of_traceback(root, &parts, edges[from], is_unnamed);
             parts = vec![format!("{local}, kept by the traceback in {holder}")];
             is_unnamed = false;
             from = next;
@@ -308,6 +287,37 @@ fn words(root: &NamedRoot, nodes: &[&LeakNode], edges: &[&ReferenceName]) -> Str
         parts.extend(tail);
     }
     parts.join(" → ")
+}
+
+/// What refers to an exception or a traceback by `edge`, in words; `parts` are those of the path to it.
+fn holder_of_traceback(
+    root: &NamedRoot,
+    parts: &[String],
+    edge: &ReferenceName,
+    is_unnamed: bool,
+) -> String {
+    match (root, parts.len()) {
+        (NamedRoot::Module(module), 1) => match edge {
+            ReferenceName::Attribute(name) => format!("`{module}.{name}`"),
+            _ => parts.join(" → "),
+        },
+        (NamedRoot::Library(exception), 1)
+            if *edge == ReferenceName::Attribute("__traceback__".to_owned()) =>
+        {
+            exception.clone()
+        }
+        _ => {
+            // What has no name is said of the object, behind it.
+            let named_from = usize::from(is_unnamed);
+            let last = edge_words(edge, false);
+            let way = parts[named_from..].iter().chain([&last]);
+            let way = way.map(String::as_str).collect::<Vec<_>>().join(" → ");
+            match is_unnamed {
+                true => format!("{way} ({})", parts[0]),
+                false => way,
+            }
+        }
+    }
 }
 
 /// If the reference at `from` leads to an exception or a traceback that leads to a frame and on to

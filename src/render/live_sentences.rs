@@ -434,16 +434,25 @@ mod tests {
     use super::*;
     use crate::model::growth::{Counters, Grown};
 
-    #[test]
-    fn the_headline_says_what_explains_growth_and_what_does_not() {
-        let mut report = GrowthReport {
+    /// A report of 20 samples in which so much more memory is in use.
+    fn grown_by(bytes: i64) -> GrowthReport {
+        GrowthReport {
             steps: 205,
             every: 10,
-            samples: 5,
+            samples: 20,
             needed: 13,
             known_from: 130,
+            all: vec![(10, 1, 1), (200, 2, 2)],
+            since: 30,
+            grown: bytes,
             ..GrowthReport::default()
-        };
+        }
+    }
+
+    #[test]
+    fn the_headline_says_what_explains_growth_and_what_does_not() {
+        let mut report = grown_by(0);
+        report.samples = 5;
         assert_eq!(
             growth_headline(&report),
             "too early to tell: 5 of 13 samples; growth can be found from step 130 on"
@@ -463,8 +472,6 @@ mod tests {
                 "the process: resident memory 1.0 MiB (−1023.0 MiB since step 10), 3 threads (+2 since step 10)"
             )
         );
-        report.all = vec![(10, 1, 1), (200, 2, 2)];
-        report.since = 30;
         assert_eq!(
             growth_headline(&report),
             "tensor memory did not grow in 170 steps (20 samples)"
@@ -489,8 +496,11 @@ mod tests {
             growth_headline(&report),
             "tensor memory did not grow in 170 steps (20 samples); 6,400 objects in `Trainer.events` at step 0; 70 more threads at step 0"
         );
-        report.found.clear();
-        report.grown = 1000 << 10;
+    }
+
+    #[test]
+    fn the_headline_divides_growth_between_its_owners() {
+        let mut report = grown_by(1000 << 10);
         assert_eq!(
             growth_headline(&report),
             "memory +1000.0 KiB in 170 steps, not explained: no group of tensors with a known owner has grown steadily and by enough to be reported \
@@ -539,7 +549,12 @@ mod tests {
             growth_headline(&report)
                 .contains(": 50 % explained by `cache` (no longer growing), 50 % not")
         );
-        report.grown = 8 << 10;
+    }
+
+    #[test]
+    fn the_headline_does_not_explain_too_little() {
+        let mut report = grown_by(8 << 10);
+        report.found.push(Grown::default());
         report.found[0].growth.pattern = "state-not-detached".to_owned();
         let headline = growth_headline(&report);
         let (amount, reported) = headline.split_once("; reported: ").expect("what is below");

@@ -58,6 +58,27 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "unseen. For several GPUs: torchrun ... -m cyclescope run SCRIPT. If CYCLESCOPE_OFF is "
         "set, the program runs unwatched and nothing is written."
     )
+    _add_options_of_watch(parser)
+    _add_options_of_end(parser)
+    add_format(parser, "JSON on standard output")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument(
+        "-m", dest="kind", action="store_const", const="module", help="run a module, as python -m"
+    )
+    kinds.add_argument(
+        "-c", dest="kind", action="store_const", const="code", help="run CODE, as python -c"
+    )
+    parser.add_argument(
+        "program",
+        metavar="SCRIPT",
+        help="the program: a file, a folder or archive with a __main__.py, a notebook (.ipynb), or "
+        "- for standard input",
+    )
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def _add_options_of_watch(parser: argparse.ArgumentParser) -> None:
+    """What is watched, and where the reports go."""
     parser.add_argument(
         "--devices",
         metavar="DEVICES",
@@ -108,6 +129,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="report a leak once it has held N bytes in total (default: 1 MiB of host memory, any "
         "device memory; 0 with --fail-on-leak)",
     )
+
+
+def _add_options_of_end(parser: argparse.ArgumentParser) -> None:
+    """What else is looked for, and what the end of the program says."""
     parser.add_argument(
         "--growth",
         action="store_true",
@@ -129,21 +154,6 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         help="exit with status 1 if there is a leak that was reported, or, with --growth, "
         "something that accumulates",
     )
-    add_format(parser, "JSON on standard output")
-    kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument(
-        "-m", dest="kind", action="store_const", const="module", help="run a module, as python -m"
-    )
-    kinds.add_argument(
-        "-c", dest="kind", action="store_const", const="code", help="run CODE, as python -c"
-    )
-    parser.add_argument(
-        "program",
-        metavar="SCRIPT",
-        help="the program: a file, a folder or archive with a __main__.py, a notebook (.ipynb), or "
-        "- for standard input",
-    )
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
 
 
 def _number_of_bytes(text: str) -> int:

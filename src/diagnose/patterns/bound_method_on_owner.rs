@@ -20,7 +20,8 @@ use petgraph::visit::EdgeRef;
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{
-    CONTAINERS, Case, at, bare_name, is_found_by_name, is_of_class, noun, short, the,
+    CONTAINERS, Case, CycleStep, Keeper, at, bare_name, is_found_by_name, is_of_class, noun, short,
+    the,
 };
 use crate::diagnose::remedy::Finding;
 use crate::model::words::all_of;
@@ -88,21 +89,43 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         ));
     }
     // What calls it is not known to be the program's, so the callback has to stay one.
-    if keeper.is_librarys() || !keeper.is_own() && !own {
-        let class = short(&method.next.description.type_name);
-        let weakly = case
-            .weakly(method.edge)
-            .map_or_else(String::new, |(slots, kept)| {
-                format!(", or that holds it through `weakref.ref`{slots}{kept}")
-            });
-        let remedy = format!("use a function that does not need the {class}{weakly}");
-        return Some(match keeper.plainly {
-            true => finding
-                .remedy(keeper.edge, remedy)
-                .remedy(keeper.edge, case.removal(keeper.edge)),
-            false => finding.remedy(case.edge_before(position), remedy),
-        });
+    match keeper.is_librarys() || !keeper.is_own() && !own {
+        true => Some(replaced(case, &keeper, position, &method, finding)),
+        false => Some(removed(case, &keeper, position, &method, finding)),
     }
+}
+
+/// The remedy where the callback has to stay one: another function in its place.
+fn replaced(
+    case: &Case<'_>,
+    keeper: &Keeper<'_>,
+    position: usize,
+    method: &CycleStep<'_>,
+    finding: Finding,
+) -> Finding {
+    let class = short(&method.next.description.type_name);
+    let weakly = case
+        .weakly(method.edge)
+        .map_or_else(String::new, |(slots, kept)| {
+            format!(", or that holds it through `weakref.ref`{slots}{kept}")
+        });
+    let remedy = format!("use a function that does not need the {class}{weakly}");
+    match keeper.plainly {
+        true => finding
+            .remedy(keeper.edge, remedy)
+            .remedy(keeper.edge, case.removal(keeper.edge)),
+        false => finding.remedy(case.edge_before(position), remedy),
+    }
+}
+
+/// The remedy where the program has stored the method: it is removed, or held weakly.
+fn removed(
+    case: &Case<'_>,
+    keeper: &Keeper<'_>,
+    position: usize,
+    method: &CycleStep<'_>,
+    finding: Finding,
+) -> Finding {
     // A `WeakMethod` holds the function weakly, too.
     let weakly = case
         .weakly(method.edge)
@@ -118,7 +141,7 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         let (edges, names): (Vec<EdgeIndex>, Vec<String>) = others.into_iter().unzip();
         let all = all_of(&counted(names));
         let remedy = format!("remove {all} from it, when they are no longer needed");
-        return Some(finding.remedy_of(edges, remedy));
+        return finding.remedy_of(edges, remedy);
     }
     let container = case.before(position);
     let in_tuple = container.description.kind == ObjectKind::Tuple;
@@ -133,7 +156,7 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         true => keeper.edge,
         false => case.edge_before(position),
     };
-    Some(finding.remedy(removes, remedy))
+    finding.remedy(removes, remedy)
 }
 
 /// Each name once, with how many times it is there.

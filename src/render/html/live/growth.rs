@@ -24,7 +24,6 @@ const LAYERS: usize = 5;
 
 /// The growth page: for each growing group what it is, what to change, and its size over time.
 pub fn growth(report: &GrowthReport, process: &Process) -> String {
-    let count = report.found.len() as u64;
     let mut facts = facts(process, report.time);
     facts.push(("Sampled", sampled(report)));
     if report.samples > 0 {
@@ -39,8 +38,66 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
         let said = counters.trim_start_matches("the process: ");
         facts.push(("Process", said.to_owned()));
     }
+    let mut notes = report.notes.clone();
+    notes.extend(report.cleared.iter().map(|it| cleared(it) + "."));
+    notes.extend(report.stopped.iter().map(|it| stopped(&it.growth) + "."));
+    if report.found.len() > GROUPS {
+        let more = (report.found.len() - GROUPS) as u64;
+        notes.push(format!(
+            "{} not shown.",
+            counted(more, "more group is", "more groups are")
+        ));
+    }
+    Page {
+        title: title(report),
+        lead: lead(report),
+        facts,
+        body: sections(report),
+        notes,
+        ..Page::default()
+    }
+    .html()
+}
+
+fn title(report: &GrowthReport) -> String {
+    let count = report.found.len();
+    let are_tensors = report.found.iter().all(|it| it.growth.tensors > 0);
+    match count {
+        0 if report.is_early() => "Too early to tell".to_owned(),
+        0 if is_clean(report) => "No growth was found".to_owned(),
+        0 if report.untold.is_empty()
+            && report.stopped.is_empty()
+            && grown_enough(report).is_some() =>
+        {
+            "Memory grew, and its owner is not known".to_owned()
+        }
+        0 if report.untold.is_empty() => "Resident memory grows".to_owned(),
+        0 => "Nothing to report".to_owned(),
+        1 if report.found[0].growth.bytes_per_step >= 1.0 => {
+            let growth = &report.found[0].growth;
+            let (cycles, s) = match growth {
+                _ if is_in_cycles(growth) => ("Cycles of ", ""),
+                _ if is_garbage(growth) => ("Garbage of ", "s"),
+                _ => ("", "s"),
+            };
+            format!(
+                "{cycles}{} grow{s} by {} per step",
+                growth.short_owner().replace('`', ""),
+                human_bytes(growth.bytes_per_step as u64)
+            )
+        }
+        1 if are_tensors => "1 group of tensors grows".to_owned(),
+        1 => "1 owner grows".to_owned(),
+        _ if are_tensors => format!("{count} groups of tensors grow"),
+        _ => format!("{count} owners grow"),
+    }
+}
+
+/// The headline, and what it means.
+fn lead(report: &GrowthReport) -> Markup {
+    let count = report.found.len();
     let early = report.is_early();
-    let lead = html! {
+    html! {
         b { (with_code(&name(&sentence(&growth_headline(report)), 1000))) } " "
         @if early {
             "Let the program run for more steps, or sample more often with a smaller " code { "every" } "."
@@ -62,55 +119,7 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
             "These grow with the number of steps. The program still refers to them, so no \
              garbage collection frees them."
         }
-    };
-    let mut notes = report.notes.clone();
-    notes.extend(report.cleared.iter().map(|it| cleared(it) + "."));
-    notes.extend(report.stopped.iter().map(|it| stopped(&it.growth) + "."));
-    if report.found.len() > GROUPS {
-        let more = (report.found.len() - GROUPS) as u64;
-        notes.push(format!(
-            "{} not shown.",
-            counted(more, "more group is", "more groups are")
-        ));
     }
-    let are_tensors = report.found.iter().all(|it| it.growth.tensors > 0);
-    Page {
-        title: match count {
-            0 if early => "Too early to tell".to_owned(),
-            0 if is_clean(report) => "No growth was found".to_owned(),
-            0 if report.untold.is_empty()
-                && report.stopped.is_empty()
-                && grown_enough(report).is_some() =>
-            {
-                "Memory grew, and its owner is not known".to_owned()
-            }
-            0 if report.untold.is_empty() => "Resident memory grows".to_owned(),
-            0 => "Nothing to report".to_owned(),
-            1 if report.found[0].growth.bytes_per_step >= 1.0 => {
-                let growth = &report.found[0].growth;
-                let (cycles, s) = match growth {
-                    _ if is_in_cycles(growth) => ("Cycles of ", ""),
-                    _ if is_garbage(growth) => ("Garbage of ", "s"),
-                    _ => ("", "s"),
-                };
-                format!(
-                    "{cycles}{} grow{s} by {} per step",
-                    growth.short_owner().replace('`', ""),
-                    human_bytes(growth.bytes_per_step as u64)
-                )
-            }
-            1 if are_tensors => "1 group of tensors grows".to_owned(),
-            1 => "1 owner grows".to_owned(),
-            _ if are_tensors => format!("{count} groups of tensors grow"),
-            _ => format!("{count} owners grow"),
-        },
-        lead,
-        facts,
-        body: sections(report),
-        notes,
-        ..Page::default()
-    }
-    .html()
 }
 
 /// True for what the program no longer refers to.
