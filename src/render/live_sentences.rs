@@ -453,6 +453,7 @@ mod tests {
     fn the_headline_says_what_explains_growth_and_what_does_not() {
         let mut report = grown_by(0);
         report.samples = 5;
+        report.since = 0;
         assert_eq!(
             growth_headline(&report),
             "too early to tell: 5 of 13 samples; growth can be found from step 130 on"
@@ -472,6 +473,7 @@ mod tests {
                 "the process: resident memory 1.0 MiB (−1023.0 MiB since step 10), 3 threads (+2 since step 10)"
             )
         );
+        report.since = 30;
         assert_eq!(
             growth_headline(&report),
             "tensor memory did not grow in 170 steps (20 samples)"
