@@ -199,5 +199,6 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+if __name__ == "__main__" and (status := main()):
+    # With `python -i`, an exit of 0 would be shown as a traceback.
+    sys.exit(status)

@@ -219,9 +219,11 @@ def check_writable(folder: Path) -> None:
         _write(trial, "", "x")
         _system.unlink(trial)
     except OSError as error:
+        is_file = isinstance(error, (FileExistsError, NotADirectoryError))
+        why = "it or a folder above it is a file" if is_file else error.strerror
         raise type(error)(
             error.errno,
-            f"report_dir is not writable ({error.strerror}); "
+            f"report_dir is not writable ({why}); "
             "pass another folder, or none to use a temporary one",
             str(folder),
         ) from None

@@ -42,6 +42,11 @@ def ignored_names(ignore: object, say: Callable[[str], object] = _log.warning) -
                 "ignore must list signatures, patterns or libraries, such as 'torch' or "
                 f"'closure-captures-owner', not {name!r}"
             )
+        if len(name.split()) > 1 and name != "the standard library":
+            raise ValueError(
+                f"ignore must list one name each, but {name!r} has a space; "
+                f"did you mean {name.split()!r}?"
+            )
         near = None if name in _looked_up else _similar(name)
         _looked_up.add(name)
         if near is not None:

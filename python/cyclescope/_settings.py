@@ -228,8 +228,16 @@ def _min_bytes(value: object) -> int:
 
 
 def _every(value: object) -> int:
+    return _steps("every", value)
+
+
+def _growth_every(value: object) -> int:
+    return _steps("growth_every", value)
+
+
+def _steps(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"every must be a positive number of steps, not {value!r}")
+        raise ValueError(f"{name} must be a positive number of steps, not {value!r}")
     return value
 
 
@@ -239,7 +247,7 @@ _READERS: dict[str, Callable[[object], Any]] = {
     "report_dir": _report_dir,
     "record_history": _record_history,
     "every": _every,
-    "growth_every": _every,
+    "growth_every": _growth_every,
     "redact": _redact,
     "min_bytes": _min_bytes,
 }

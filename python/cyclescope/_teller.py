@@ -126,7 +126,7 @@ def _end_with_worker() -> None:
     process = sys.modules.get("multiprocessing.process")
     util = sys.modules.get("multiprocessing.util")
     if process is not None and util is not None and process.parent_process() is not None:
-        util.Finalize(None, _at_exit, exitpriority=0)
+        util.Finalize(None, at_exit, exitpriority=0)
 
 
 def _complain(message: str) -> None:
@@ -135,7 +135,8 @@ def _complain(message: str) -> None:
         _log.exception(message)
 
 
-def _at_exit() -> None:
+def at_exit() -> None:
+    """Report what has been found, and end the thread: the last that the process does of ours."""
     thread = _thread
     deadline = monotonic() + EXIT_SECONDS
     try:
@@ -161,6 +162,6 @@ def _after_fork_in_child() -> None:
 
 
 if not OFF:
-    atexit.register(_at_exit)
+    atexit.register(at_exit)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -234,6 +234,18 @@ def unseen() -> str | None:
     )
 
 
+def uninspected() -> str | None:
+    """A sentence about collections that a debug flag kept from being inspected; None without."""
+    number = _native.uninspected_collections()
+    if not number:
+        return None
+    collections, they = ("collection was", "it") if number == 1 else ("collections were", "they")
+    return (
+        f"{number:,} garbage {collections} not inspected, because gc.DEBUG_STATS or "
+        f"gc.DEBUG_COLLECTABLE was set: leaks that {they} freed are not known"
+    )
+
+
 _unseen_said = False
 
 

@@ -13,7 +13,7 @@ use super::told::{Counter, Due, DueObjects, Finding, Followed, Key, Origin, Told
 use crate::diagnose::census::Census;
 use crate::diagnose::cohorts::{Cohorts, Group, WARM_UP, WINDOW, has_grown};
 use crate::diagnose::growth::{FILES_GROW, THREADS_GROW};
-use crate::diagnose::lengths::{Lengths, Line, family};
+use crate::diagnose::lengths::{Lasting, Lengths, Line, changing, family};
 use crate::model::growth::{Counters, Sample as Size};
 
 /// What is kept from one step to the next is told when so many samples in a row have seen it.
@@ -61,6 +61,7 @@ pub(super) struct Book {
     pub groups: Cohorts<Key, Name>,
     /// The lengths of tensors, by family, and of containers, by address.
     lengths: Lengths<u64, Name>,
+    lasting: Lasting,
     containers: Lengths<usize, usize>,
     /// The number of objects other than tensors, by the address of their type.
     pub types: Census<usize>,
@@ -163,14 +164,19 @@ impl Book {
         }
     }
 
-    /// The tensors that have become longer, each with its family and by how many bytes.
-    pub fn due_longer(&mut self, min_bytes: f64) -> Vec<(u64, Name, u64)> {
+    /// The tensors that have become longer, by family, with by how many bytes all of one have.
+    pub fn due_longer(&mut self, min_bytes: f64) -> Vec<(u64, Vec<Name>, u64)> {
         let told = &mut self.told_longer;
         let found = self.lengths.growing(min_bytes).into_iter();
         let found = found.filter(|(family, _)| told.insert(**family));
-        found
-            .map(|(&family, line)| (family, line.name, line.grown()))
-            .collect()
+        let mut due: Vec<(u64, Vec<Name>, u64)> = Vec::new();
+        for (&family, line) in found {
+            // What is longest of all is so of those that change.
+            if due.iter().all(|(_, names, _)| *names != line.names) {
+                due.push((family, line.names.clone(), line.grown()));
+            }
+        }
+        due
     }
 
     /// The containers that have become longer, but not those that are not yet as long as they are to be for the next look.
@@ -264,7 +270,17 @@ impl Book {
                 (family, it.name, it.shape[dimension], it.bytes)
             })
         });
-        self.lengths.add(now.step, tensors);
+        let tensors: Vec<_> = tensors.collect();
+        let lengths = tensors
+            .iter()
+            .map(|&(family, _, length, _)| (family, length));
+        self.lasting.add(lengths);
+        let of_changing = tensors
+            .iter()
+            .filter(|(family, _, length, _)| !self.lasting.has_lasted(*family, *length))
+            .map(|&(family, name, length, bytes)| (changing(family), name, length, bytes));
+        self.lengths
+            .add(now.step, tensors.iter().copied().chain(of_changing));
         let containers = sample.containers.iter().map(|(container, length)| {
             let address = container.as_ptr() as usize;
             (address, address, *length, *length)

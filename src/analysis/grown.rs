@@ -26,6 +26,7 @@ use crate::diagnose::growth::{self, GrowthPattern};
 use crate::graph::ShortestPaths;
 use crate::model::human_bytes;
 use crate::model::redact::shorten;
+use crate::model::words::{with_each_index, without_indices};
 
 /// How many autograd functions are walked behind one tensor.
 const MAX_FUNCTIONS: usize = 20_000;
@@ -445,8 +446,33 @@ impl<'a, 'py> Look<'a, 'py> {
         limit.is_some_and(|limit| !limit.is_none())
     }
 
+    /// What is said of tensors that have become longer together: for each owner how many it has. The items of one list
+    /// are one owner's.
+    pub fn diagnose_longer(&self, tensors: &[Name]) -> Vec<Diagnosis> {
+        let mut by_owner: Vec<Vec<Diagnosis>> = Vec::new();
+        for found in tensors.iter().filter_map(|&it| self.longer(it)) {
+            let words = without_indices(&found.owner);
+            let same = |known: &&mut Vec<Diagnosis>| without_indices(&known[0].owner) == words;
+            match by_owner.iter_mut().find(same) {
+                Some(known) => known.push(found),
+                None => by_owner.push(vec![found]),
+            }
+        }
+        let all = by_owner.into_iter().filter_map(|found| {
+            let owners: Vec<&str> = found.iter().map(|it| &*it.owner).collect();
+            let owner = with_each_index(&owners);
+            let tensors = found.len();
+            Some(Diagnosis {
+                owner,
+                tensors,
+                ..found.into_iter().next()?
+            })
+        });
+        all.collect()
+    }
+
     /// What is said of a tensor that has become longer, if a variable of the program's holds it.
-    pub fn diagnose_longer(&self, tensor: Name) -> Option<Diagnosis> {
+    fn longer(&self, tensor: Name) -> Option<Diagnosis> {
         let node = self.node(tensor)?;
         let root = self.live.root(*self.ways.path_to(node).first()?);
         let is_named = matches!(root, Root::Module(_) | Root::Frame(_) | Root::Library(_));

@@ -42,14 +42,15 @@ impl Inspector {
         })
     }
 
-    /// What is said of tensors that have become longer; `None` for what has gone or has no name.
+    /// What is said of tensors that have become longer, by those that have done so together: for each owner how many it
+    /// has. Nothing of what has gone or has no name.
     pub fn diagnose_longer(
         &self,
         py: Python<'_>,
-        tensors: &[Name],
-    ) -> PyResult<Vec<Option<Diagnosis>>> {
+        tensors: &[&[Name]],
+    ) -> PyResult<Vec<Vec<Diagnosis>>> {
         self.look_for_growth(py, Depth::Graphs, |look| {
-            tensors.iter().map(|&it| look.diagnose_longer(it)).collect()
+            tensors.iter().map(|it| look.diagnose_longer(it)).collect()
         })
     }
 

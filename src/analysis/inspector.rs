@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::found::{Behind, Detail, Found};
 use super::process::{cells, framework_versions, importing, process, process_group, program, rank};
 use super::room::{FEW, ROOM_FOR_OBJECT, ask_for_room};
-use crate::capture::{Classes, class_name, globals_used};
+use crate::capture::{Classes, class_name, globals_used, remember_script};
 use crate::collector::{Epoch, Epochs};
 use crate::cpython::{
     Builtins, CurrentFrames, GcModule, HeadLayout, Layouts, TypeTable, WeakReferences, module_count,
@@ -100,6 +100,7 @@ impl Inspector {
     /// If the interpreter is not a CPython that cyclescope knows.
     pub fn new(py: Python<'_>) -> PyResult<Self> {
         let builtins = Builtins::new(py)?;
+        remember_script(py);
         Ok(Self {
             layouts: Layouts::known(py, &builtins),
             frameworks: RefCell::new(Frameworks::new(py, &builtins.instances)?),

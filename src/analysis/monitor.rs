@@ -285,15 +285,24 @@ impl Inspector {
         if due.is_empty() {
             return Ok(Vec::new());
         }
-        let names: Vec<Name> = due.iter().map(|(_, name, _)| *name).collect();
-        let found = self.diagnose_longer(py, &names)?.into_iter().zip(due);
-        let found = found.filter_map(|(found, (family, _, bytes))| {
-            Some(Finding {
-                diagnosis: Diagnosis { bytes, ..found? },
-                from: Origin::Longer(family),
-            })
-        });
-        Ok(found.collect())
+        let names: Vec<&[Name]> = due.iter().map(|(_, names, _)| &**names).collect();
+        let mut findings = Vec::new();
+        for (owners, (family, names, bytes)) in
+            self.diagnose_longer(py, &names)?.into_iter().zip(&due)
+        {
+            findings.extend(owners.into_iter().map(|diagnosis| {
+                let share = diagnosis.tensors as f64 / names.len() as f64;
+                let bytes = (*bytes as f64 * share) as u64;
+                Finding {
+                    diagnosis: Diagnosis { bytes, ..diagnosis },
+                    from: Origin::Longer {
+                        family: *family,
+                        share,
+                    },
+                }
+            }));
+        }
+        Ok(findings)
     }
 
     /// The arrays, and the strings and numbers, in those containers that have become longer.

@@ -6,7 +6,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyList, PyModule, PyTuple};
 
-use crate::capture::is_library_file;
+use crate::capture::{file_in, is_library_file};
 use crate::cpython::read::{each_module, printable};
 use crate::cpython::{
     Builtins, attribute, dict_items, find_item, imported, module_count, new_text, text_of,
@@ -154,10 +154,8 @@ pub(super) fn program(py: Python<'_>, cells: &Cells) -> Program {
         let has = |name| names.get_item(name).ok().flatten();
         is_typed_in |= name == "sys" && has(intern!(py, "ps1")).is_some();
         let is_ours = name.split('.').next() == Some("cyclescope");
-        let file = has(intern!(py, "__file__")).filter(|_| !is_ours);
-        let file = file
-            .and_then(|file| text_of(&file))
-            .map(|file| printable(&file));
+        let file = file_in(names.as_any()).filter(|_| !is_ours);
+        let file = file.map(|file| printable(&file));
         files.extend(file.filter(|file| file.ends_with(".py") && !is_library_file(file)));
     });
     files.sort_unstable();
@@ -225,10 +223,8 @@ pub(super) fn is_library_module(module: &Bound<'_, PyAny>) -> bool {
     let Ok(module) = module.cast::<PyModule>() else {
         return true;
     };
-    let names = module.dict();
-    let file = find_item("__file__", |f| dict_items(names.as_any(), f));
-    file.and_then(|file| text_of(&file))
-        .is_none_or(|file| is_library_file(&file))
+    let file = file_in(module.dict().as_any());
+    file.is_none_or(|file| is_library_file(&file))
 }
 
 #[cfg(unix)]

@@ -62,8 +62,11 @@ pub(super) enum Followed {
         most: u64,
         grew_at: u64,
     },
-    /// The family of a tensor that becomes longer.
-    Longer(u64),
+    /// The family of tensors that become longer, and the part of these that the owner has.
+    Longer {
+        family: u64,
+        share: f64,
+    },
     /// The address of a container, and the bytes of an array in it.
     Arrays(usize, f64),
     /// The objects of a type, by its address: some of those that the owner kept when it was told, and the
@@ -98,7 +101,10 @@ pub(super) struct Finding {
 
 pub(super) enum Origin {
     Group(Due),
-    Longer(u64),
+    Longer {
+        family: u64,
+        share: f64,
+    },
     Arrays(usize),
     /// The objects of a type, which has become more numerous in intervals of this length.
     Objects {

@@ -96,24 +96,20 @@ impl Inspector {
             .collect();
         let naming = Naming::new(self, &frameworks, &live, &all);
 
-        let mut distinct = distinct_paths(&paths, &targets, &naming);
+        let distinct = distinct_paths(&paths, &targets, &naming);
         let omitted = distinct.len().saturating_sub(PATHS) + found.saturating_sub(NAMED);
         retention.paths_omitted = omitted as u64;
-        distinct.sort_by(in_order);
-        distinct.truncate(PATHS);
-        retention.paths = distinct;
+        retention.paths = distinct.into_iter().take(PATHS).collect();
         let named = loops
             .iter()
             .map(|nodes| named_loop(nodes, &targets, &naming));
         retention.loops = named.collect();
         retention.notes = notes(&live, &targets);
         retention.notes.extend(self.guess(&live, &keepers));
-        let leaks = search.tracer_leaks(listed, &naming);
-        retention.notes.extend(leaks);
+        let leaks = search.tracer_leaks(listed, &naming).into_iter();
+        let stays = other_way.map(|way| memory_stays(&way, &naming));
+        retention.notes.extend(leaks.chain(stays));
         retention.by_collection = retention.is_enough && keepers.in_cycle;
-        retention
-            .notes
-            .extend(other_way.map(|way| memory_stays(&way, &naming)));
         let releases = match retention.is_enough {
             true => search.releases(&keepers, listed.len(), &targets, &naming),
             false => vec![String::new(); listed.len()],

@@ -1,6 +1,7 @@
 //! What is known of each class, remembered for the time of a look.
 
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -61,7 +62,8 @@ impl Classes {
         let place = mortal.then(|| class_place(builtins, class)).flatten();
         let module_file = || {
             let module = module_named(class.py(), &class_module(builtins, class)?)?;
-            file_of_module(builtins, &module)
+            let file = file_in(&builtins.module_dict.get(&module)?)?;
+            Some(printable(&file))
         };
         let facts = Rc::new(ClassFacts {
             name: class_name(builtins, class),
@@ -127,8 +129,7 @@ fn class_in_file(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<String
 
 /// The name of the script that runs as `__main__`, without folder and ending; `None` if there is none.
 fn main_file(py: Python<'_>) -> Option<String> {
-    let names = imported(intern!(py, "__main__"))?;
-    let file = text_of(&find_item("__file__", |f| dict_items(names.as_any(), f))?)?;
+    let file = file_in(imported(intern!(py, "__main__"))?.as_any())?;
     let name = file.rsplit(['/', '\\']).next()?;
     Some(name.strip_suffix(".py").unwrap_or(name).to_owned())
 }
@@ -344,9 +345,31 @@ fn has_name_of_code(
     }
 }
 
-/// The `__file__` of a module.
-fn file_of_module(builtins: &Builtins, module: &Bound<'_, PyAny>) -> Option<String> {
-    let names = builtins.module_dict.get(module)?;
-    let file = text_of(&find_item("__file__", |f| dict_items(&names, f))?)?;
-    Some(printable(&file))
+/// The file of a module, given its names.
+///
+/// CPython takes the script's name out of `__main__` when the script ends (`_PyRun_SimpleFile` in Python/pythonrun.c),
+/// before exit handlers run: then it is what it was at first.
+pub fn file_in(names: &Bound<'_, PyAny>) -> Option<String> {
+    let file = find_item("__file__", |f| dict_items(names, f));
+    let file = file.and_then(|file| text_of(&file));
+    file.or_else(|| {
+        let (script, file) = SCRIPT.get()?;
+        let main = imported(intern!(names.py(), "__main__"))?;
+        (main.is(names) && *script == main.as_ptr() as usize).then(|| file.clone())
+    })
+}
+
+/// The names of `__main__`, by their address, and its file.
+static SCRIPT: OnceLock<(usize, String)> = OnceLock::new();
+
+/// Remembers the file of the script. A notebook has none, but may run scripts under this name.
+pub fn remember_script(py: Python<'_>) {
+    let Some(main) = imported(intern!(py, "__main__")) else {
+        return;
+    };
+    let has = |name| find_item(name, |f| dict_items(main.as_any(), f));
+    let file = has("__file__").and_then(|file| text_of(&file));
+    if let Some(file) = file.filter(|_| has("get_ipython").is_none()) {
+        SCRIPT.get_or_init(|| (main.as_ptr() as usize, file));
+    }
 }

@@ -10,7 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::classes::class_module;
+use super::classes::{class_module, file_in};
 use super::evidence::{Evidence, Locals, PUTS, Strength, Wanted};
 use super::places::{code_place, function_code, function_place, qualname};
 use super::{Made, Place, is_library_file};
@@ -291,7 +291,7 @@ impl<'a, 'py> Makers<'a, 'py> {
         let mut packages = self.packages.borrow_mut();
         let file = packages.entry(package.to_owned()).or_insert_with(|| {
             let names = self.builtins.module_dict.get(&module_named(py, package)?)?;
-            text_of(&find_item("__file__", |f| dict_items(&names, f))?)
+            file_in(&names)
         });
         file.clone()
     }

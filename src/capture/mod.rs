@@ -49,7 +49,7 @@ pub use object::{
 #[cfg(feature = "python")]
 pub(crate) use {
     allocated::AllocationTraces,
-    classes::{Classes, class_name, has_frozen_class},
+    classes::{Classes, class_name, file_in, has_frozen_class, remember_script},
     clearing::may_clear_gradients,
     describe::describe,
     evidence::{Locals, Wanted},

@@ -393,8 +393,8 @@ unsafe extern "C" fn called(
     }
 }
 
-/// True if a witness would be counted, or printed.
-pub(super) fn shows_witness(py: Python<'_>, gc: &GcModule) -> bool {
+/// True if a witness would be counted, or printed: then there is none.
+pub fn shows_witness(py: Python<'_>, gc: &GcModule) -> bool {
     gc.debug_flags(py) & (DEBUG_STATS | DEBUG_COLLECTABLE) != 0
 }
 

@@ -25,7 +25,7 @@ mod witness;
 pub(crate) use unreachable::unreachable;
 #[cfg(feature = "python")]
 pub use {
-    callback::{CollectionInfo, Handler, Hook, may_need_mending},
+    callback::{CollectionInfo, Handler, Hook, may_need_mending, shows_witness},
     epochs::{Epoch, Epochs},
     own::OwnCollections,
     witness::Unreachable,

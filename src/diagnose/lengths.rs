@@ -25,11 +25,37 @@ pub fn family(device: &str, dtype: &str, shape: &[u64], dimension: usize) -> u64
     FxBuildHasher.hash_one((device, dtype, rest))
 }
 
+/// The number for those of a family whose lengths have not [lasted](Lasting).
+pub fn changing(family: u64) -> u64 {
+    FxBuildHasher.hash_one((family, "changing"))
+}
+
+/// In how many samples in a row there was something of a length, such as a weight, or a window over the last values.
+#[derive(Default)]
+pub struct Lasting(FxHashMap<(u64, u64), usize>);
+
+impl Lasting {
+    /// Takes note of the families and lengths of a sample.
+    pub fn add(&mut self, seen: impl IntoIterator<Item = (u64, u64)>) {
+        let before = std::mem::take(&mut self.0);
+        let seen = seen.into_iter();
+        self.0
+            .extend(seen.map(|key| (key, before.get(&key).map_or(1, |samples| samples + 1))));
+    }
+
+    /// True if a length was there for so long that what becomes longer would have become so.
+    pub fn has_lasted(&self, family: u64, length: u64) -> bool {
+        self.0
+            .get(&(family, length))
+            .is_some_and(|&samples| samples >= RISES)
+    }
+}
+
 /// How long something has become.
 #[derive(Clone, Debug)]
 pub struct Line<N> {
-    /// What is longest now.
-    pub name: N,
+    /// What is longest now: what has become so, where that is known.
+    pub names: Vec<N>,
     pub length: u64,
     pub bytes: u64,
     /// At the first sample.
@@ -80,6 +106,8 @@ impl<N> Line<N> {
 /// Follows what becomes longer.
 pub struct Lengths<K, N> {
     lines: FxHashMap<K, Line<N>>,
+    /// What there was at the last sample.
+    before: FxHashSet<(K, N)>,
     /// How long something was before it became shorter.
     longest: FxHashMap<K, u64>,
 }
@@ -88,28 +116,30 @@ impl<K, N> Default for Lengths<K, N> {
     fn default() -> Self {
         Self {
             lines: FxHashMap::default(),
+            before: FxHashSet::default(),
             longest: FxHashMap::default(),
         }
     }
 }
 
-impl<K: Hash + Eq + Clone + Ord, N: Copy + Eq> Lengths<K, N> {
+impl<K: Hash + Eq + Clone + Ord, N: Copy + Eq + Hash> Lengths<K, N> {
     /// Takes note of a sample: of each thing its name, length and bytes. Of several with one key the longest
     /// counts, with the bytes of all that are as long.
     pub fn add(&mut self, step: u64, seen: impl IntoIterator<Item = (K, N, u64, u64)>) {
-        let mut now: FxHashMap<K, (N, u64, u64)> = FxHashMap::default();
-        let mut before: FxHashSet<K> = FxHashSet::default();
+        let mut now: FxHashMap<K, (Vec<N>, u64, u64)> = FxHashMap::default();
+        let mut all: FxHashSet<(K, N)> = FxHashSet::default();
         for (key, name, length, bytes) in seen {
-            if self.lines.get(&key).is_some_and(|line| line.name == name) {
-                before.insert(key.clone());
-            }
-            let known = now.entry(key).or_insert((name, length, 0));
+            all.insert((key.clone(), name));
+            let known = now.entry(key).or_insert((Vec::new(), length, 0));
             if length > known.1 {
-                *known = (name, length, bytes);
-            } else if length == known.1 {
+                *known = (Vec::new(), length, 0);
+            }
+            if length == known.1 {
+                known.0.push(name);
                 known.2 += bytes;
             }
         }
+        let before = std::mem::replace(&mut self.before, all);
         let longest = &mut self.longest;
         self.lines.retain(|key, line| {
             let stays = now.get(key).is_some_and(|it| it.1 >= line.length);
@@ -119,10 +149,9 @@ impl<K: Hash + Eq + Clone + Ord, N: Copy + Eq> Lengths<K, N> {
             }
             stays
         });
-        for (key, (name, length, bytes)) in now {
-            let was_kept = before.contains(&key);
-            let line = self.lines.entry(key).or_insert(Line {
-                name,
+        for (key, (mut names, length, bytes)) in now {
+            let line = self.lines.entry(key.clone()).or_insert(Line {
+                names: names.clone(),
                 length,
                 bytes,
                 first_length: length,
@@ -133,6 +162,7 @@ impl<K: Hash + Eq + Clone + Ord, N: Copy + Eq> Lengths<K, N> {
                 samples: 0,
                 rises_at: VecDeque::new(),
             });
+            line.samples += 1;
             if length > line.length {
                 line.rises += 1;
                 if line.rises_at.is_empty() {
@@ -141,10 +171,15 @@ impl<K: Hash + Eq + Clone + Ord, N: Copy + Eq> Lengths<K, N> {
                     line.rises_at.pop_front();
                 }
                 line.rises_at.push_back((step, length));
+                let is_new = |name: &N| !before.contains(&(key.clone(), *name));
+                let replaces = names.iter().any(is_new);
+                let stays = |name: &N| self.before.contains(&(key.clone(), *name));
+                line.kept += usize::from(replaces && line.names.iter().any(stays));
+                if replaces {
+                    names.retain(is_new);
+                }
             }
-            line.kept += usize::from(name != line.name && was_kept);
-            line.samples += 1;
-            (line.name, line.length, line.bytes) = (name, length, bytes);
+            (line.names, line.length, line.bytes) = (names, length, bytes);
         }
     }
 
@@ -230,11 +265,31 @@ mod tests {
     }
 
     #[test]
+    fn what_was_there_before_has_not_become_longer() {
+        let mut followed = Lengths::default();
+        followed.add(0, [(0, 'a', 4, 40), (0, 'b', 3, 30)]);
+        followed.add(1, [(0, 'c', 5, 50), (0, 'd', 5, 50), (0, 'a', 4, 40)]);
+        let line = followed.get(&0).expect("it is followed");
+        assert_eq!((&*line.names, line.kept), (&['c', 'd'][..], 1));
+        let mut lasting = Lasting::default();
+        for length in 0..RISES as u64 {
+            assert!(!lasting.has_lasted(1, 9));
+            lasting.add([(1, 9), (1, length)]);
+        }
+        assert!(lasting.has_lasted(1, 9) && !lasting.has_lasted(1, RISES as u64 - 1));
+        lasting.add([(1, 8), (2, 9)]);
+        assert!(!lasting.has_lasted(1, 9));
+    }
+
+    #[test]
     fn of_several_the_longest_counts() {
         let mut followed = Lengths::default();
         followed.add(0, [(0, 'a', 3, 30), (0, 'b', 4, 40), (0, 'c', 4, 40)]);
         let line = followed.get(&0).expect("it is followed");
-        assert_eq!((line.name, line.length, line.bytes), ('b', 4, 80));
+        assert_eq!(
+            (&*line.names, line.length, line.bytes),
+            (&['b', 'c'][..], 4, 80)
+        );
         followed.add(1, [(1, 'a', 3, 30)]);
         assert!(followed.get(&0).is_none());
     }

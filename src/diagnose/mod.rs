@@ -73,7 +73,7 @@ pub fn diagnose(graph: &LeakGraph, code: &dyn Code) -> Vec<Diagnosis> {
     let found = find_causes(graph, code);
     let mut leaks: Vec<(String, &Cause, Vec<EdgeIndex>)> = Vec::new();
     for cause in &found.causes {
-        let signature = signature(graph, &cause.cycle);
+        let signature = signature(graph, &cause.cycle, cut_for_others(cause));
         let same = leaks.iter_mut().find(|(known, first, _)| {
             *known == signature
                 || match cause.is_of_library {
@@ -118,7 +118,7 @@ pub fn diagnose(graph: &LeakGraph, code: &dyn Code) -> Vec<Diagnosis> {
         remedy::also(&case, &cuts, &mut advice);
         Diagnosis {
             signature,
-            outline: outline(graph, &cause.cycle),
+            outline: outline(graph, &cause.cycle, cut_for_others(cause)),
             pattern,
             advice,
             paths: paths_to_buffers(graph, &cause.cycle),
@@ -129,6 +129,12 @@ pub fn diagnose(graph: &LeakGraph, code: &dyn Code) -> Vec<Diagnosis> {
         }
     });
     diagnosed.collect()
+}
+
+/// The reference to remove, where that depends on what else keeps the buffer: then the same cycle by itself is another leak.
+fn cut_for_others(cause: &Cause) -> Option<EdgeIndex> {
+    let cut = cause.cuts.first().copied();
+    cut.filter(|_| cause.is_for_others)
 }
 
 /// The installed packages whose code the objects of a cycle have.

@@ -1,5 +1,6 @@
 //! The stable name of a bug.
 
+use petgraph::graph::EdgeIndex;
 use sha2::{Digest, Sha256};
 
 use crate::capture::{Description, ReferenceName, is_library_file};
@@ -13,34 +14,76 @@ use crate::graph::{Cycle, LeakGraph};
 /// (`__main__` has none), at which object the cycle was entered, and how often equal steps come again: a ring is as long as there was data, and so is
 /// what is left out of the middle of a long one. The line counts for the program's functions only: a
 /// frame's or traceback's is where it stopped, and a library's moves from version to version.
-pub fn signature(graph: &LeakGraph, cycle: &Cycle) -> String {
-    hash_of(&steps(graph, cycle, true), length(graph, cycle))
+///
+/// `cut` is the reference to remove, if the cycle alone does not tell which.
+pub fn signature(graph: &LeakGraph, cycle: &Cycle, cut: Option<EdgeIndex>) -> String {
+    Named::new(graph, cycle, cut, true).hash()
 }
 
 /// As the signature, without lines: the same when code above the functions of the cycle has come or gone. `None` if the
 /// signature has no lines.
-pub fn outline(graph: &LeakGraph, cycle: &Cycle) -> Option<String> {
-    let steps_without = steps(graph, cycle, false);
-    (steps(graph, cycle, true) != steps_without)
-        .then(|| hash_of(&steps_without, length(graph, cycle)))
+pub fn outline(graph: &LeakGraph, cycle: &Cycle, cut: Option<EdgeIndex>) -> Option<String> {
+    let named = Named::new(graph, cycle, cut, true);
+    let without = Named::new(graph, cycle, cut, false);
+    (named.steps != without.steps).then(|| without.hash())
 }
 
-/// The steps of a cycle, as far as they are the same in each occurrence.
-fn steps(graph: &LeakGraph, cycle: &Cycle, lines: bool) -> Vec<String> {
-    let kept = cycle
-        .nodes
-        .iter()
-        .zip(&cycle.edges)
-        .filter(|(node, edge)| {
-            graph[**node].stands_for == 0
-                && graph[**edge].name != ReferenceName::Omitted
-                && !is_passed_on(&graph[**edge].name)
-        })
-        .map(|(&node, &edge)| {
-            let object = &graph[node].description;
-            format!("{}|{}", shape(object, lines), normal(&graph[edge].name))
-        });
-    kept.collect()
+/// What a hash is made of.
+struct Named {
+    /// The steps of a cycle, as far as they are the same in each occurrence.
+    steps: Vec<String>,
+    /// How many objects the cycle has.
+    length: usize,
+    /// The reference to remove, if that counts.
+    cut: Option<String>,
+}
+
+impl Named {
+    fn new(graph: &LeakGraph, cycle: &Cycle, cut: Option<EdgeIndex>, lines: bool) -> Self {
+        let kept = cycle
+            .nodes
+            .iter()
+            .zip(&cycle.edges)
+            .filter(|(node, edge)| {
+                graph[**node].stands_for == 0
+                    && graph[**edge].name != ReferenceName::Omitted
+                    && !is_passed_on(&graph[**edge].name)
+            })
+            .map(|(&node, &edge)| {
+                let object = &graph[node].description;
+                format!("{}|{}", shape(object, lines), normal(&graph[edge].name))
+            });
+        let cut = cut.map(|cut| normal(&graph[cut].name));
+        Self {
+            steps: kept.collect(),
+            length: length(graph, cycle),
+            cut: cut.map(|name| format!("cut|{name}")),
+        }
+    }
+
+    fn hash(&self) -> String {
+        let mut distinct = self.steps.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let mut least = if distinct.len() < self.length {
+            // An object that refers to itself is none of a ring of such objects.
+            distinct.push("again".to_owned());
+            distinct
+        } else {
+            let first = self
+                .steps
+                .iter()
+                .position(|step| Some(step) == distinct.first());
+            let (before, after) = self.steps.split_at(first.unwrap_or(0));
+            [after, before].concat()
+        };
+        least.extend(self.cut.clone());
+        let hash = Sha256::digest(least.join("\n").as_bytes());
+        hash.iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
 }
 
 /// True for the reference of a traceback to the one of the next call. Through how many calls an exception went, or whether
@@ -53,27 +96,6 @@ fn is_passed_on(name: &ReferenceName) -> bool {
 fn length(graph: &LeakGraph, cycle: &Cycle) -> usize {
     let names = cycle.edges.iter().map(|&edge| &graph[edge].name);
     names.filter(|name| !is_passed_on(name)).count()
-}
-
-/// The hash of the steps of a cycle of so many objects.
-fn hash_of(steps: &[String], length: usize) -> String {
-    let mut distinct = steps.to_vec();
-    distinct.sort_unstable();
-    distinct.dedup();
-    let least = if distinct.len() < length {
-        // An object that refers to itself is none of a ring of such objects.
-        distinct.push("again".to_owned());
-        distinct
-    } else {
-        let first = steps.iter().position(|step| Some(step) == distinct.first());
-        let (before, after) = steps.split_at(first.unwrap_or(0));
-        [after, before].concat()
-    };
-    let hash = Sha256::digest(least.join("\n").as_bytes());
-    hash.iter()
-        .take(8)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
 }
 
 /// An object's type, name and place, as far as they are the same in each occurrence.
@@ -262,7 +284,7 @@ mod tests {
                 graph.add_edge(nodes[i], next, LeakEdge::new(name))
             })
             .collect();
-        signature(&graph, &Cycle { nodes, edges })
+        signature(&graph, &Cycle { nodes, edges }, None)
     }
 
     #[test]

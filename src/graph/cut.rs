@@ -1,12 +1,9 @@
 //! Which references to remove to free the buffers.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 
-use petgraph::Direction;
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{EdgeIndex, NodeIndex};
-use petgraph::visit::EdgeRef;
 use rustc_hash::FxHashMap;
 
 use super::buffer_paths::paths_to_buffers;
@@ -16,9 +13,10 @@ use super::links::Links;
 use super::mocks::{held_by_mocks, is_of_mocks};
 use super::preference::{
     LIBRARY, PLUMBING, WAY_BACK, WAY_FORTH, captures_object, is_content, keeps_container,
-    points_back, preference,
+    preference,
 };
-use crate::capture::{Place, ReferenceName};
+use super::same_line::{alike, is_item, is_made_again, is_traceback, is_way_back};
+use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 
 /// Maximum number of causes of one group: nobody would remove more.
@@ -32,8 +30,6 @@ const TRIED_LIMIT: usize = 32;
 /// So many objects and references are visited in search of the cuts, in all trials together. Where everything refers to
 /// everything, no few cuts free anything, and each trial is long.
 const VISIT_LIMIT: usize = 4_000_000;
-/// Of more functions than these, each stored by a line of its own, nobody wants to read one by one.
-const FUNCTIONS_OF_ONE_LINE: usize = 8;
 /// To find the next cycle, and what to cut of it, visits the graph so often.
 const PASSES: usize = 16;
 /// Added for a reference outside the cycle, which is cut only if the cycle is all plumbing.
@@ -53,6 +49,8 @@ pub struct Cause {
     pub is_own: bool,
     /// True if the cycle is known to be a library's making, with nothing of the program's in it.
     pub is_of_library: bool,
+    /// True if the cycle alone would be cut elsewhere: something else keeps the buffer too.
+    pub is_for_others: bool,
 }
 
 /// What is known of the part that libraries have in a reference.
@@ -144,14 +142,15 @@ pub fn find_causes(graph: &LeakGraph, code: &dyn Code) -> Causes {
             found.causes.is_empty() || found.causes.len() < CAUSE_LIMIT && trials.take(PASSES);
         let is_of_mocks = is_of_mocks(graph, &cycle);
         let best = goes_on.then(|| match is_of_mocks {
-            true => Some((false, held_by_mocks(&rest))),
+            true => Some(Cuts::of_mocks(&rest)),
             false => best_cuts(&rest, &cycle, code, &mut trials),
         });
-        let Some((is_own, cuts)) = best.flatten() else {
+        let Some(best) = best.flatten() else {
             found.frees = false;
             found.causes.truncate(TOLD_LIMIT);
             break;
         };
+        let cuts = best.cuts;
         for &cut in &cuts {
             rest.remove_edge(cut);
         }
@@ -161,7 +160,8 @@ pub fn find_causes(graph: &LeakGraph, code: &dyn Code) -> Causes {
             is_of_library: is_of_mocks || is_of_library(graph, &cycle, &cuts, code),
             cycle,
             cuts,
-            is_own,
+            is_own: best.is_own,
+            is_for_others: best.is_for_others,
         });
     }
     if found.frees {
@@ -177,11 +177,30 @@ pub fn find_causes(graph: &LeakGraph, code: &dyn Code) -> Causes {
     found
 }
 
+/// The references to remove so that a cycle keeps no buffer.
+struct Cuts {
+    cuts: Vec<EdgeIndex>,
+    /// True if they may be of the program's making.
+    is_own: bool,
+    /// See [`Cause::is_for_others`].
+    is_for_others: bool,
+}
+
+impl Cuts {
+    fn of_mocks(graph: &LeakGraph) -> Self {
+        Self {
+            cuts: held_by_mocks(graph),
+            is_own: false,
+            is_for_others: false,
+        }
+    }
+}
+
 /// A reference that may be cut, by its rank, the lowest being the best. Of equally good references the last of the cycle
 /// as it is shown, which leads back: the order of the heap, which is not the same on each Python, decides nothing.
 type Candidate = (u32, Reverse<usize>, EdgeIndex);
 
-/// The references to remove so that this cycle keeps no buffer, and whether they may be of the program's making.
+/// The references to remove so that this cycle keeps no buffer.
 ///
 /// They are in the cycle, unless it is all plumbing, as that of a class is: then they are on a path from it to a
 /// buffer.
@@ -190,7 +209,7 @@ fn best_cuts(
     cycle: &Cycle,
     code: &dyn Code,
     trials: &mut Trials,
-) -> Option<(bool, Vec<EdgeIndex>)> {
+) -> Option<Cuts> {
     let (candidates, ways_back) = candidates(graph, cycle, code);
     let &(lowest, ..) = candidates.first()?;
     let links = Links::of(graph);
@@ -214,9 +233,9 @@ fn best_cuts(
     let tried = candidates
         .iter()
         .take_while(|&&(rank, ..)| !points_back || rank == WAY_BACK);
-    let enough = tried.into_iter().find_map(|&(.., edge)| {
+    let enough = tried.into_iter().find_map(|&(rank, _, edge)| {
         if frees(&[edge]) {
-            return Some(vec![edge]);
+            return Some((rank > lowest, vec![edge]));
         }
         // Calls of one function each keep their exception in a variable of the same name.
         let is_made_alike = is_way_back(graph, edge)
@@ -226,23 +245,29 @@ fn best_cuts(
                 && (is_traceback(graph, edge)
                     || matches!(graph[edge].name, ReferenceName::Local(_)));
         let all = is_made_alike.then(|| alike(graph, &components, edge))?;
-        Some(all).filter(|all| all.len() > 1 && frees(all))
+        let is_enough = all.len() > 1 && frees(&all);
+        is_enough.then_some((rank > lowest, all))
     });
     // Of equally good ones that are not enough, that which leaves the least to cut.
-    let cuts = enough.or_else(|| {
+    let (is_for_others, cuts) = enough.or_else(|| {
         let equal = candidates.iter().filter(|&&(rank, ..)| rank == lowest);
         let all = equal.map(|&(.., edge)| alike(graph, &components, edge));
-        all.min_by_key(|cuts| match trials.take(1) {
+        let best = all.min_by_key(|cuts| match trials.take(1) {
             true => links.without(cuts).in_cycles_to_buffers(),
             false => usize::MAX,
-        })
+        });
+        best.map(|cuts| (false, cuts))
     })?;
     let is_own = match cuts.first().map(|&cut| preference(graph, cut)) {
         Some(..LIBRARY) => true,
         Some(..PLUMBING) => !is_made_by_library(cycle, &cuts, code),
         _ => false,
     };
-    Some((is_own, cuts))
+    Some(Cuts {
+        cuts,
+        is_own,
+        is_for_others,
+    })
 }
 
 /// Where one reference to a function does instead of the cuts of several causes, as it is in all their cycles, it is one
@@ -305,6 +330,9 @@ fn candidates(
         }));
     } else {
         candidates.retain(|&(rank, ..)| rank < PLUMBING);
+    }
+    if candidates.len() > 1 {
+        candidates.retain(|&(.., edge)| !is_made_again(graph, edge));
     }
     // What the program wants to keep is not cut as long as another reference of the program can be. Those of a class
     // are none: it needs its attributes, and is a cycle anyhow.
@@ -391,14 +419,6 @@ fn ways(
     ways.filter(|(edge, _)| attributes.contains(edge)).collect()
 }
 
-/// True for an item of a container, which is as much the program's as the container.
-fn is_item(graph: &LeakGraph, edge: EdgeIndex) -> bool {
-    use ReferenceName::{Index, Key, Member};
-    let owner = graph.edge_endpoints(edge).map(|(from, _)| &graph[from]);
-    matches!(graph[edge].name, Key(_) | Index(_) | Member)
-        && owner.is_some_and(|owner| owner.description.place.is_none())
-}
-
 /// True if libraries have made a cycle: of their own objects, or, where one is of a class that the program derives from
 /// theirs, each of its references.
 fn is_of_library(graph: &LeakGraph, cycle: &Cycle, cuts: &[EdgeIndex], code: &dyn Code) -> bool {
@@ -437,123 +457,9 @@ fn component_of(graph: &LeakGraph) -> Vec<usize> {
     numbers
 }
 
-/// The reference and all others of the same line of code that are in cycles. Attributes, variables and keys that point
-/// back only, not other items of containers.
-fn alike(graph: &LeakGraph, components: &[usize], edge: EdgeIndex) -> Vec<EdgeIndex> {
-    use ReferenceName::{Attribute, Closure, Local};
-    if !matches!(&graph[edge].name, Attribute(_) | Closure(_) | Local(_))
-        && !is_way_back(graph, edge)
-    {
-        return vec![edge];
-    }
-    let in_a_cycle = |edge: EdgeIndex| {
-        let ends = graph.edge_endpoints(edge);
-        ends.is_some_and(|(from, to)| components[from.index()] == components[to.index()])
-    };
-    let of_type = |owner: NodeIndex| &*graph[owner].description.type_name;
-    let mut all = of_one_line(graph, edge, of_type);
-    all.retain(|&other| other == edge || in_a_cycle(other));
-    all.sort_unstable_by_key(|&other| other != edge);
-    all
-}
-
-/// The references of one name between objects of the same owner's type and code, which one line of code makes.
-pub fn of_same_line(graph: &LeakGraph, edge: EdgeIndex) -> Vec<EdgeIndex> {
-    use ReferenceName::{Attribute, Closure, Default, Local};
-    match &graph[edge].name {
-        Attribute(_) | Closure(_) | Default(_) | Local(_) => {
-            of_one_line(graph, edge, |owner| &*graph[owner].description.label)
-        }
-        _ if is_way_back(graph, edge) => {
-            of_one_line(graph, edge, |owner| &*graph[owner].description.type_name)
-        }
-        _ => vec![edge],
-    }
-}
-
-/// The references of the same name, from owners with the same `kind` and code, that store the same functions: two lines
-/// store two functions, but one line may store many.
-fn of_one_line<'a>(
-    graph: &'a LeakGraph,
-    edge: EdgeIndex,
-    kind: impl Fn(NodeIndex) -> &'a str,
-) -> Vec<EdgeIndex> {
-    let line = |edge: EdgeIndex| {
-        let (from, _) = graph.edge_endpoints(edge)?;
-        Some((
-            &graph[edge].name,
-            kind(from),
-            &graph[from].description.place,
-        ))
-    };
-    let handler = caught_in(graph, edge);
-    let same = graph.edge_indices().filter(|&other| {
-        line(other) == line(edge) || handler.is_some() && caught_in(graph, other) == handler
-    });
-    let all: Vec<(EdgeIndex, BTreeSet<Stored<'_>>)> = same
-        .map(|other| (other, stored_code(graph, other)))
-        .collect();
-    let stored: BTreeSet<_> = all.iter().map(|(_, stored)| stored).collect();
-    let is_one = stored.len() > FUNCTIONS_OF_ONE_LINE;
-    let own = stored_code(graph, edge);
-    let same = all.iter().filter(|(_, stored)| is_one || *stored == own);
-    same.map(|&(other, _)| other).collect()
-}
-
-/// Of the reference to a traceback the function in which the exception was caught; `None` for one that another exception
-/// keeps as its cause or context, or in a group: who keeps that does not have this one at hand.
-fn caught_in(graph: &LeakGraph, edge: EdgeIndex) -> Option<Stored<'_>> {
-    let (exception, traceback) = graph
-        .edge_endpoints(edge)
-        .filter(|_| is_traceback(graph, edge))?;
-    let keepers = |node: NodeIndex| graph.neighbors_directed(node, Direction::Incoming);
-    let kind = |node: NodeIndex| graph[node].description.kind;
-    let is_part = keepers(exception).any(|keeper| match kind(keeper) {
-        ObjectKind::Tuple => keepers(keeper).any(|it| kind(it) == ObjectKind::Exception),
-        keeper => keeper == ObjectKind::Exception,
-    });
-    let mut frames = graph.neighbors(traceback);
-    let frame = frames.find(|&node| kind(node) == ObjectKind::Frame && !is_part)?;
-    let frame = &graph[frame].description;
-    Some((&frame.label, frame.place.as_ref()))
-}
-
-/// A function by its name and place.
-type Stored<'a> = (&'a str, Option<&'a Place>);
-
-/// The functions that a reference leads to, itself or as items of a container.
-fn stored_code(graph: &LeakGraph, edge: EdgeIndex) -> BTreeSet<Stored<'_>> {
-    let Some((_, to)) = graph.edge_endpoints(edge) else {
-        return BTreeSet::new();
-    };
-    let code = |node: NodeIndex| {
-        let description = &graph[node].description;
-        let is_code = matches!(description.kind, ObjectKind::Function | ObjectKind::Method);
-        is_code.then(|| (&*description.label, description.place.as_ref()))
-    };
-    let items = graph.edges(to).filter(|item| is_item(graph, item.id()));
-    code(to)
-        .into_iter()
-        .chain(items.filter_map(|item| code(item.target())))
-        .collect()
-}
-
 /// True if no cycle reaches a buffer without these references.
 pub fn frees(graph: &LeakGraph, removed: &[EdgeIndex]) -> bool {
     Links::of(graph).are_freed_without(removed)
-}
-
-/// True for the reference of an exception to its traceback. What catches several exceptions stores all of them alike.
-fn is_traceback(graph: &LeakGraph, edge: EdgeIndex) -> bool {
-    matches!(&graph[edge].name, ReferenceName::Attribute(name) if name == "__traceback__")
-}
-
-fn is_way_back(graph: &LeakGraph, edge: EdgeIndex) -> bool {
-    match &graph[edge].name {
-        ReferenceName::Attribute(name) => points_back(name),
-        ReferenceName::Key(key) => points_back(key.trim_matches('\'')),
-        _ => false,
-    }
 }
 
 /// Drops unnecessary cuts, last first: those without which the others still free every buffer. A cause whose

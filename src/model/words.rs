@@ -309,21 +309,49 @@ pub fn without_counts(text: &str) -> String {
 /// The text with each index, a number in brackets, written `[x]`: what is stored at another place
 /// of a list, or under another number, is the same leak.
 pub fn without_indices(text: &str) -> String {
+    with_indices(text, |_| "x".to_owned())
+}
+
+/// Texts that differ in their indices only as one, with `[each]` where they do.
+#[cfg(feature = "python")]
+pub fn with_each_index(texts: &[&str]) -> String {
+    let indices = |text: &str| {
+        let mut found = Vec::new();
+        with_indices(text, |index| {
+            found.push(index.to_owned());
+            String::new()
+        });
+        found
+    };
+    let all: Vec<Vec<String>> = texts.iter().map(|it| indices(it)).collect();
+    let mut at = 0..;
+    let first = texts.first().copied().unwrap_or_default();
+    with_indices(first, |index| {
+        let at = at.next().unwrap_or_default();
+        let is_same = |it: &Vec<String>| it.get(at).is_some_and(|it| it == index);
+        match all.iter().all(is_same) {
+            true => index.to_owned(),
+            false => "each".to_owned(),
+        }
+    })
+}
+
+/// The text with what a function makes of each index in brackets.
+fn with_indices(text: &str, mut replaced: impl FnMut(&str) -> String) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('[') {
         out += before;
+        out.push('[');
         match after.split_once(']') {
             Some((index, behind))
                 if !index.is_empty() && index.bytes().all(|b| b.is_ascii_digit()) =>
             {
-                out += "[x]";
+                out += &replaced(index);
+                out.push(']');
                 rest = behind;
             }
-            _ => {
-                out.push('[');
-                rest = after;
-            }
+            _ => rest = after,
         }
     }
     out + rest
@@ -528,5 +556,13 @@ mod tests {
             printable_code("if a < b:\n\treturn\r"),
             "if a < b:\n    return\\r"
         );
+    }
+
+    #[test]
+    #[cfg(feature = "python")]
+    fn what_differs_in_indices_is_written_once() {
+        let past = ["past[0][1]", "past[3][1]"];
+        assert_eq!(with_each_index(&past), "past[each][1]");
+        assert_eq!(with_each_index(&past[..1]), past[0]);
     }
 }

@@ -95,7 +95,7 @@ fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
         derived::merge, derived::merge_processes, watches::next_delivery, pages::patterns, redact,
         redacts, derived::select, shown_name, shown_place, watches::start_watch,
         watches::stop_watch, watches::tallies, human_bytes, watches::total_bytes,
-        unreachable_objects, watches::unseen_collections, derived::with_allocations,
+        unreachable_objects, watches::unseen_collections, watches::uninspected_collections, derived::with_allocations,
         derived::with_counts, derived::with_occurrences, watches::change_watch, pages::explanations,
         derived::ignored, pages::known_leaks, derived::without_details,
     }

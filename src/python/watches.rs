@@ -96,6 +96,12 @@ pub fn unseen_collections(py: Python<'_>) -> PyResult<Option<u64>> {
     Ok(state(py)?.hook().map(|hook| hook.untold(py)))
 }
 
+/// How many collections were not inspected because of a debug flag of the collector's.
+#[pyfunction]
+pub fn uninspected_collections(py: Python<'_>) -> PyResult<u64> {
+    Ok(state(py)?.watcher.uninspected())
+}
+
 /// The bytes of several leaks together, what they share once.
 #[pyfunction]
 pub fn total_bytes(tallies: Vec<LeakTally>) -> u64 {

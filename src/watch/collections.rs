@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use super::freed::Counters;
 use super::{MOST, Watcher};
 use crate::analysis::{Behind, DESCRIBED, Detail, Fate, Found, confirm_gone, date};
-use crate::collector::{CollectionInfo, Handler, Unreachable};
+use crate::collector::{CollectionInfo, Handler, Unreachable, shows_witness};
 use crate::device::{DeviceSelection, Reading};
 use crate::model::report::Collection;
 
@@ -24,6 +24,8 @@ pub(super) struct Collections {
     looked: RefCell<Option<Looked>>,
     /// So many in a row were not seen, and whether that was said.
     unseen: Cell<u32>,
+    /// So many in all were not inspected because of a debug flag.
+    uninspected: Cell<u64>,
     unseen_said: Cell<bool>,
     /// The group of cycles that the next look begins with, and whether it was said that some were left out.
     first: Cell<usize>,
@@ -116,7 +118,7 @@ impl Handler for Shared {
             self.0.inspector.forget_classes();
         }
         if !self.0.checking.get() {
-            self.0.count_unseen(seen);
+            self.0.count_unseen(py, seen);
             if let Some(looked) = self.0.collections.looked.take() {
                 self.0.conclude(py, looked, info);
             }
@@ -280,12 +282,21 @@ impl Watcher {
         self.tell(py, &report);
     }
 
+    /// How many collections were not inspected because `gc.DEBUG_STATS` or `gc.DEBUG_COLLECTABLE` was set.
+    pub fn uninspected(&self) -> u64 {
+        self.collections.uninspected.get()
+    }
+
     /// Says once if collections come that cannot be seen.
-    fn count_unseen(&self, seen: bool) {
+    fn count_unseen(&self, py: Python<'_>, seen: bool) {
         let unseen = &self.collections.unseen;
         if seen {
             unseen.set(0);
             return;
+        }
+        if shows_witness(py, self.inspector.gc()) {
+            let uninspected = &self.collections.uninspected;
+            uninspected.set(uninspected.get() + 1);
         }
         if unseen.get() < UNSEEN {
             unseen.set(unseen.get() + 1);

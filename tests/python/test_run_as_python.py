@@ -38,6 +38,20 @@ COMMANDS = {
     "standard input": ["-"],
 }
 
+INSPECTED = """
+import inspect, traceback
+def f():
+    return 1 / 0
+try:
+    print(inspect.getsource(f))
+except OSError as error:
+    print(error)
+try:
+    f()
+except ZeroDivisionError:
+    print(traceback.format_exc())
+"""
+
 FLAGS = [[]] if sys.version_info < (3, 11) else [[], ["-P"]]
 
 
@@ -87,3 +101,14 @@ def test_what_cannot_run_is_said(folder: Path) -> None:
         assert done.returncode == 2
         assert expected in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def test_code_has_its_source_as_in_python() -> None:
+    plain = python("-c", INSPECTED, check=True).stdout
+    assert python("-m", "cyclescope", "run", "-c", INSPECTED, check=True).stdout == plain
+
+
+def test_a_program_that_is_inspected_ends_without_a_traceback() -> None:
+    done = python("-i", "-m", "cyclescope", "run", "-c", "print(1)", input="")
+    assert (done.returncode, done.stdout) == (0, "1\n")
+    assert "Traceback" not in done.stderr

@@ -87,6 +87,26 @@ PROGRAMS = {
         atexit.register(print, "exit")
         raise KeyboardInterrupt
     """,
+    "garbage that what it does at exit refers to": """
+        import atexit, gc, weakref
+        gc.disable()
+        class Node:
+            def __del__(self): print("gone")
+        node = Node()
+        node.me = node
+        weak = weakref.ref(node)
+        weakref.finalize(node, print, "finalized")
+        atexit.register(lambda: print("is there:", weak() is not None))
+        del node
+    """,
+    "an exception of what it does at exit": """
+        import atexit, sys
+        atexit.register(print, "others go on")
+        @atexit.register
+        def end():
+            sys.exit("this one does not")
+        print("end")
+    """,
     "its loader and annotations": """
         print(type(__loader__).__name__, __loader__.name, "__annotations__" in globals())
     """,
@@ -230,3 +250,22 @@ def test_what_is_frozen_and_small_is_no_leak() -> None:
     done = subprocess.run(run, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0
     assert "held by" not in done.stderr
+
+
+FLAGGED = f"""
+import gc, numpy
+{SOURCE}
+gc.set_debug(gc.DEBUG_STATS)
+Node()
+gc.collect()
+gc.set_debug(0)
+"""
+
+
+def test_collections_that_a_debug_flag_hid_are_not_taken_for_clean(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(FLAGGED, "utf-8")
+    done = python("-m", "cyclescope", "run", "--devices=any", "--fail-on-leak", program)
+    assert done.returncode == 2
+    assert "was not inspected, because gc.DEBUG_STATS" in done.stderr
+    assert "no leaks" not in done.stderr

@@ -12,6 +12,7 @@ import pytest
 import cyclescope
 from cyclescope import _settings, settings
 from support.nodes import Node
+from support.processes import python
 
 
 @pytest.fixture(autouse=True)
@@ -143,6 +144,22 @@ def test_what_is_wrong_in_a_variable_is_named(
         settings()
     with pytest.raises(ValueError, match=sentence):
         cyclescope.warn_tensor_cycles()
+
+
+def test_a_wrong_setting_is_wrong_if_cyclescope_is_off_too(tmp_path: Path) -> None:
+    for options, environment in (["--devices", "gpus"], {}), ([], {"CYCLESCOPE_EVERY": "often"}):
+        done = python(
+            *("-m", "cyclescope", "run", *options, "-c", "print(1)"),
+            env=os.environ | {"CYCLESCOPE_OFF": "1"} | environment,
+            cwd=tmp_path,
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "gpus" in done.stderr or "often" in done.stderr
+
+
+def test_names_to_ignore_are_given_one_by_one() -> None:
+    with pytest.raises(ValueError, match=r"did you mean \['torch', 'jax'\]"):
+        cyclescope.warn_tensor_cycles(ignore=["torch jax"])
 
 
 def test_an_unknown_variable_is_told_of_once(

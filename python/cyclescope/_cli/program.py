@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import contextlib
 import importlib.util
+import logging
 import os
 import pkgutil
 import sys
@@ -23,7 +25,7 @@ from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
 from typing import Any, TextIO, cast
 
-from cyclescope import _native
+from cyclescope import _native, _teller
 from cyclescope._cli.notebook import Notebook, NotebookError
 
 INTERRUPTED = 130
@@ -51,6 +53,8 @@ class Program:
     loader: object
     arguments: list[str]
     notebook: Notebook | None = None
+    source: str | None = None
+    """What is run, if it is in no file and nothing else has it."""
 
     @classmethod
     def find(cls, name: str, arguments: Sequence[str], kind: str | None) -> Program:
@@ -67,7 +71,7 @@ class Program:
         if kind == "module":
             return _module(name, list(arguments))
         if kind == "code":
-            return _code(name, "<string>", "-c", list(arguments))
+            return replace(_code(name, "<string>", "-c", list(arguments)), source=name)
         if name == "-":
             if sys.stdin is None:
                 raise ProgramError("cannot run standard input: it is closed")
@@ -106,6 +110,7 @@ class Program:
         sys.modules["__main__"] = main
         if self.notebook is not None:
             self.notebook.prepare(main.__dict__)
+        self._register_source()
         try:
             if any(code.co_flags & CO_COROUTINE for code in self.codes):
                 import asyncio
@@ -131,6 +136,38 @@ class Program:
             _native.end_by_interrupt()
             return INTERRUPTED
         return status
+
+    def _register_source(self) -> None:
+        """Let tracebacks and ``inspect`` find the text of ``-c``, as Python does from 3.13 on.
+
+        ``_PyRun_StringFlagsWithName`` in Python/pythonrun.c.
+        """
+        if self.source is not None and sys.version_info >= (3, 13):
+            # Its name and its parameters are CPython's own business.
+            with contextlib.suppress(Exception):
+                import linecache
+
+                (code,) = self.codes
+                register = linecache._register_code  # type: ignore[attr-defined]
+                is_by_code = hasattr(linecache, "_interactive_cache")
+                register(code if is_by_code else "<string>", self.source, "<string>")
+
+
+def run_exit_handlers() -> None:
+    """Run the functions that the program has registered with ``atexit``, as its end does next.
+
+    What is garbage then can be collected: nothing of the program is left to run. Later run our own
+    function, that of ``logging``, which this command has imported, and that of JAX, after which no
+    array has any memory.
+    """
+    jax = vars(sys.modules.get("jax._src.api") or object)
+    later = [logging.shutdown, _teller.at_exit, *filter(callable, [jax.get("clean_up")])]
+    for function in later:
+        atexit.unregister(function)
+    # What one of them raises is told as at the end of a process, and the others run.
+    atexit._run_exitfuncs()
+    for function in later:
+        atexit.register(function)
 
 
 def _is_path_safe() -> bool:

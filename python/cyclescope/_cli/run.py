@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import cyclescope
@@ -20,7 +21,13 @@ from cyclescope._cli.common import (
     try_to_write,
 )
 from cyclescope._cli.output import OutputError, finish, keep_streams, out, tell
-from cyclescope._cli.program import Program, ProgramError, flush, trimmed
+from cyclescope._cli.program import (
+    Program,
+    ProgramError,
+    flush,
+    run_exit_handlers,
+    trimmed,
+)
 from cyclescope._devices import blindness
 from cyclescope._files import (
     exists,
@@ -37,7 +44,7 @@ from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
 from cyclescope._system import environment, getpid
 from cyclescope._warner import Warner
-from cyclescope._watch import say_unseen
+from cyclescope._watch import say_unseen, uninspected
 
 FLUSH_SECONDS = 5.0
 """How long the end of the program waits for reports that are still being written."""
@@ -194,6 +201,8 @@ def run(parsed: argparse.Namespace) -> int:
     except (ProgramError, ValueError, OSError) as error:
         fail(parsed, str(error))
     if OFF:
+        with _errors(parsed):
+            _start(parsed)
         tell(f"cyclescope is off ({VARIABLE} is set): nothing is watched or written")
         return program.run()
     if "--fail-on-leak" in parsed.arguments:
@@ -202,33 +211,26 @@ def run(parsed: argparse.Namespace) -> int:
             "cyclescope run: --fail-on-leak follows the program and is passed to it. To fail on "
             "leaks, put it before the program."
         )
-    try:
-        watch = cyclescope.warn_tensor_cycles(
-            devices=_devices(parsed),
-            report_dir=parsed.report_dir,
-            ignore=parsed.ignore,
-            record_history=parsed.record_history,
-            redact=parsed.redact,
-            min_bytes=_min_bytes(parsed),
-        )
+    with _errors(parsed):
+        watch = _start(parsed)
         files = _Files(parsed, folder)
         if isinstance(watch, Warner):
             watch.belong_to_command(_given(parsed), files.keep if parsed.output else None)
         oom = cyclescope.on_oom(parsed.report_dir) if parsed.oom else None
         growth = _growth(parsed) if parsed.growth else None
-    except ValueError as error:
-        fail(parsed, str(error))
-    except OSError as error:
-        fail(parsed, reason(error))
     is_flushed = True
     process = getpid()
     try:
         status = program.run()
         if getpid() != process:
             return status  # A child that the program has forked: the results are its parent's.
-        is_flushed = _wait_for_threads()
+        _wait_for_threads()
         if parsed.memory:
             _tell_memory(parsed)
+        run_exit_handlers()
+        if getpid() != process:
+            return status
+        is_flushed = flush(sys.stdout)
     finally:
         if getpid() == process:
             if oom is not None:
@@ -239,6 +241,9 @@ def run(parsed: argparse.Namespace) -> int:
             _look(watch)
     # Not by the log alone, which may be off: whoever reads the status is to know.
     is_blind = say_unseen(lambda sentence: tell(f"cyclescope: {sentence}"))
+    if (sentence := uninspected()) is not None:
+        is_blind = True
+        tell(f"cyclescope: {sentence}")
     if parsed.fail_on_leak and (why := _blindness(watch)) is not None:
         is_blind = True
         tell(f"cyclescope: nothing could be found, because only GPU memory is watched and {why}")
@@ -257,6 +262,28 @@ def run(parsed: argparse.Namespace) -> int:
         return 1
     is_known = is_written and not (is_blind and parsed.fail_on_leak)
     return status if status or is_known else 2
+
+
+def _start(parsed: argparse.Namespace) -> cyclescope.Watch:
+    return cyclescope.warn_tensor_cycles(
+        devices=_devices(parsed),
+        report_dir=parsed.report_dir,
+        ignore=parsed.ignore,
+        record_history=parsed.record_history,
+        redact=parsed.redact,
+        min_bytes=_min_bytes(parsed),
+    )
+
+
+@contextlib.contextmanager
+def _errors(parsed: argparse.Namespace) -> Iterator[None]:
+    """End the command at an argument or a setting that is wrong."""
+    try:
+        yield
+    except ValueError as error:
+        fail(parsed, str(error))
+    except OSError as error:
+        fail(parsed, reason(error))
 
 
 def _current_folder() -> Path:
@@ -423,16 +450,14 @@ def _look(watch: cyclescope.Watch) -> None:
         watch.look_at_frozen()
 
 
-def _wait_for_threads() -> bool:
+def _wait_for_threads() -> None:
     """Wait for threads as the interpreter does at exit: their leaks count too.
 
     That is more than to join them: executors are told to end theirs, and the main thread counts as
     ended (``wait_for_thread_shutdown`` in Python/pylifecycle.c). At exit nothing is left to do.
-    False if what the program has printed cannot be written.
     """
     try:
         threading._shutdown()  # type: ignore[attr-defined]
     except BaseException as error:
         # Such as an interrupt. The interpreter says so and goes on, too.
         _native.ignore(trimmed(error), threading)
-    return flush(sys.stdout)

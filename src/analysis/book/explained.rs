@@ -33,7 +33,10 @@ impl Book {
                 let of_all = |bytes: u64| (bytes as f64 * more) as u64;
                 (of_all(keeps.bytes), of_all(keeps.hidden))
             }
-            Followed::Longer(family) => (self.lengths.get(family).map_or(0, Line::grown), 0),
+            Followed::Longer { family, share } => {
+                let grown = self.lengths.get(family).map_or(0, Line::grown);
+                ((grown as f64 * share) as u64, 0)
+            }
             Followed::Arrays(address, bytes) => {
                 let line = self.containers.get(address);
                 let added = line.map_or(0, |line| line.length - line.first_length);

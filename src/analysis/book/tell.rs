@@ -31,7 +31,9 @@ impl Book {
                 Origin::Arrays(address) | Origin::Atoms(address) => {
                     length(self.containers.get(address).map(|line| line.length))
                 }
-                Origin::Longer(family) => length(self.lengths.get(family).map(|line| line.length)),
+                Origin::Longer { family, .. } => {
+                    length(self.lengths.get(family).map(|line| line.length))
+                }
                 Origin::Counter(_) | Origin::State => f64::INFINITY,
                 Origin::Other => 0.0,
             };
@@ -83,9 +85,10 @@ impl Book {
             _ => 0,
         };
         let window = match &from {
-            Origin::Longer(_) | Origin::Arrays(_) | Origin::Group(_) | Origin::Objects { .. } => {
-                steps
-            }
+            Origin::Longer { .. }
+            | Origin::Arrays(_)
+            | Origin::Group(_)
+            | Origin::Objects { .. } => steps,
             _ => 0,
         };
         let followed = self.followed(now, &diagnosis, from, length);
@@ -135,7 +138,7 @@ impl Book {
                 };
                 (steps, (diagnosis.bytes as f64 * stays) as u64)
             }
-            Origin::Longer(family) => (since(self.lengths.get(family)), diagnosis.bytes),
+            Origin::Longer { family, .. } => (since(self.lengths.get(family)), diagnosis.bytes),
             Origin::Arrays(address) => {
                 let line = self.containers.get(address);
                 let steps = line.map_or(1, |line| now.step - line.first_step);
@@ -177,7 +180,7 @@ impl Book {
                 most: diagnosis.keeps.count,
                 grew_at: now.step,
             },
-            Origin::Longer(family) => Followed::Longer(family),
+            Origin::Longer { family, share } => Followed::Longer { family, share },
             Origin::Arrays(address) => {
                 Followed::Arrays(address, diagnosis.bytes as f64 / length.max(1) as f64)
             }

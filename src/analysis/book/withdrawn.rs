@@ -56,7 +56,9 @@ impl Book {
                     && !self.groups.grows_still(group, *length)
             }
             // A line begins anew when it becomes shorter.
-            Followed::Longer(family) => has_begun_since(self.lengths.get(family), told.growth.step),
+            Followed::Longer { family, .. } => {
+                has_begun_since(self.lengths.get(family), told.growth.step)
+            }
             Followed::Arrays(address, _) | Followed::Atoms(address) => {
                 has_begun_since(self.containers.get(address), told.growth.step)
             }
@@ -99,7 +101,7 @@ impl Book {
                 since >= told.window
                     || group.is_some_and(|it| self.groups.nothing_stays(it, told.window))
             }
-            Followed::Longer(family) => {
+            Followed::Longer { family, .. } => {
                 let line = self.lengths.get(family);
                 line.is_some_and(|line| step - line.last_rise() >= told.window)
             }
@@ -132,7 +134,7 @@ impl Book {
                 };
                 left as f64 + more
             }
-            Followed::Longer(family) => {
+            Followed::Longer { family, .. } => {
                 self.told_longer.remove(family);
                 let line = self.lengths.get(family);
                 BEYOND * line.map_or(0, |line| line.length) as f64

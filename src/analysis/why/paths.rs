@@ -151,7 +151,7 @@ impl Search<'_, '_> {
     }
 }
 
-/// The paths in words, each once, with how many are alike but for indices and which targets they lead to.
+/// The paths in words, in the order to show them in, each once, with how many are alike but for indices and which targets they lead to.
 pub(super) fn distinct_paths(
     paths: &[PathTo],
     targets: &[u32],
@@ -184,6 +184,7 @@ pub(super) fn distinct_paths(
             }
         }
     }
+    distinct.sort_by(in_order);
     distinct
 }
 
