@@ -46,4 +46,4 @@ def test_it_has_its_signature_and_line(tmp_path: Path, end: str, count: int) -> 
     script.write_text(SCRIPT + {"both": both}.get(end, end), "utf-8")
     done = python(script, check=True)
     assert json.loads(done.stdout) == [[signature, count]]
-    assert f"{script}:{1 + SCRIPT.splitlines().index('    box.me = box')}: " in done.stderr
+    assert f"{script}:{1 + SCRIPT.splitlines().index('    box.me = box')}:" in done.stderr
