@@ -8,12 +8,13 @@ use pyo3::types::{PyDict, PyList, PySet};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
-use super::grown::{Diagnosis, Look, SEARCHED};
+use super::grown::{Diagnosis, Look, SEARCHED, bytes_shown};
 use super::live::{Depth, Root};
 use crate::cpython::instances::attributes;
 use crate::cpython::read::referents;
 use crate::cpython::sizes::Sizes;
 use crate::cpython::{ObjectKind, dict_items, int_value};
+use crate::device::DeviceSelection;
 use crate::diagnose::growth::{self, GrowthPattern};
 use crate::graph::ShortestPaths;
 
@@ -430,12 +431,36 @@ impl<'py> Look<'_, 'py> {
         let only = (0..self.live.objects.len() as u32)
             .filter(|&it| self.ways.reaches(it) && parts.reaches(it) && !rest.reaches(it));
         let (only, each) = some_of(only.collect());
-        let sizes = only
-            .filter_map(|node| self.live.object(node))
-            .map(|object| {
-                let behind: u64 = only_of(&object).iter().map(|it| sizes.of(it)).sum();
-                sizes.of(&object) + behind
-            });
+        let mut seen = FxHashSet::default();
+        let mut size = |object: &Bound<'py, PyAny>| {
+            sizes.of(object) + self.array_bytes(object, &mut seen).unwrap_or_default()
+        };
+        let objects = only.filter_map(|node| self.live.object(node));
+        let sizes = objects.map(|object| {
+            let behind: u64 = only_of(&object).iter().map(&mut size).sum();
+            size(&object) + behind
+        });
         each * sizes.sum::<u64>()
+    }
+
+    /// The bytes of an array that the collector does not track, if it shows all of its memory, none before it did, and
+    /// nothing else refers to what it is a view of.
+    fn array_bytes(&self, object: &Bound<'py, PyAny>, seen: &mut FxHashSet<u64>) -> Option<u64> {
+        let verdict = self.frameworks.verdict_of(object);
+        if self.frameworks.is_tracked(verdict) {
+            return None;
+        }
+        let base = self.frameworks.base(verdict, object);
+        // SAFETY: attached, and the array refers to its base.
+        let is_only = |base| unsafe { ffi::Py_REFCNT(base as *mut ffi::PyObject) == 1 };
+        let found = self
+            .frameworks
+            .buffers(verdict, object, &DeviceSelection::Any);
+        let buffer = found
+            .into_iter()
+            .next()
+            .filter(|_| base.is_none_or(is_only))?;
+        let is_whole = bytes_shown(&buffer) >= buffer.bytes && seen.insert(buffer.pointer);
+        is_whole.then_some(buffer.bytes)
     }
 }

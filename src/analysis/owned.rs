@@ -88,10 +88,10 @@ impl<'py> Live<'py> {
                     self.tensor_node(frameworks, target, edges)
                 };
                 let Some(target) = target else { continue };
-                if *name == "grad"
-                    && let Some(&index) = edges.memory_of.get(&target)
-                {
-                    self.buffers[index].is_gradient = true;
+                if let Some(&index) = edges.memory_of.get(&target) {
+                    self.buffers[index].is_gradient |= *name == "grad";
+                    // The parts of a sparse tensor, such as `values()`.
+                    self.buffers[index].is_shown |= name.ends_with("()");
                 }
                 self.add_hidden(
                     node,

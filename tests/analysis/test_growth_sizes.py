@@ -1,0 +1,51 @@
+"""What grows has the bytes that it holds, with arrays in objects, and sparse tensors once."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy
+import pytest
+
+from support.marks import HAS_TORCH, needs_torch
+from support.monitors import monitor_of_all
+
+if HAS_TORCH:
+    import torch
+
+
+class Transition:
+    def __init__(self, state: Any, reward: int) -> None:
+        self.state, self.reward = state, reward
+
+
+@pytest.mark.usefixtures("collector_paused")
+def test_arrays_in_objects_count() -> None:
+    memory: list[Transition] = []
+    shared = numpy.ones(1_000_000)
+    monitor = monitor_of_all(min_bytes=1 << 20)
+    with monitor:
+        for step in range(130):
+            memory.append(Transition(numpy.ones(5_000, dtype="f4").reshape(50, 100), step))
+            memory[-1].all = shared.reshape(-1)  # type: ignore[attr-defined]
+            monitor.step()
+    (growth,) = monitor.found
+    assert growth.owner.startswith("local `memory`")
+    assert growth.objects >= 100
+    assert 20_000 <= growth.bytes / growth.objects < 21_000
+
+
+@needs_torch
+@pytest.mark.usefixtures("collector_paused")
+def test_the_parts_of_a_sparse_tensor_count_once() -> None:
+    history = []
+    monitor = monitor_of_all()
+    with monitor:
+        for _ in range(30):
+            indices = torch.randint(0, 1000, (1, 100))
+            history.append(torch.sparse_coo_tensor(indices, torch.ones(100, 64), (1000, 64)))
+            del indices
+            monitor.step()
+    assert len(history) == 30
+    assert re.search(r"100 % explained by `history`", monitor.headline), monitor.headline
