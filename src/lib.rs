@@ -23,7 +23,7 @@
 //! [`Inspector`] looks at the garbage and at the live heap of the interpreter that a program embeds, [`DeviceSelection`]
 //! says which memory it is about, and [`render`] makes text or a page of what was found:
 //!
-//! ```no_run
+//! ```
 //! # #[cfg(feature = "python")]
 //! # fn main() -> pyo3::PyResult<()> {
 //! use cyclescope::{DeviceSelection, Inspector, render::text};

@@ -853,7 +853,8 @@ class Cut:
         """The reference; see :attr:`Step.edge`."""
     @property
     def location(self) -> str | None:
-        """``file:line`` to change."""
+        """The nearest known ``file:line``: of the function or class at either end, or where the
+        function of a frame had stopped. :attr:`Leak.source` has the line of the reference."""
     @property
     def in_class(self) -> str | None:
         """The class that stores the reference, if no line is known and it is not the object's."""

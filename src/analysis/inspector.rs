@@ -60,7 +60,7 @@ pub(crate) struct Asked {
 
 /// Reads the objects of the interpreter that it was made in.
 ///
-/// ```no_run
+/// ```
 /// use cyclescope::{DeviceSelection, Inspector};
 /// use pyo3::prelude::*;
 ///

@@ -84,6 +84,9 @@ impl<'py> Live<'py> {
                     let found = self.function_node(target, edges, &mut functions);
                     function = Some(found);
                     Some(found)
+                } else if depth == Depth::Graphs {
+                    // A gradient has a graph after `backward(create_graph=True)`.
+                    self.tensor_in_c(frameworks, target, edges, &mut functions)
                 } else {
                     self.tensor_node(frameworks, target, edges)
                 };
@@ -261,7 +264,7 @@ impl<'py> Live<'py> {
             for (name, saved) in &parts.saved {
                 let target = match frameworks.verdict_of(saved) {
                     0 => self.objects.number_of(saved),
-                    _ => self.saved_node(frameworks, saved, edges, &mut functions),
+                    _ => self.tensor_in_c(frameworks, saved, edges, &mut functions),
                 };
                 let Some(target) = target else { continue };
                 if let Some(&index) = edges.memory_of.get(&target) {
@@ -309,9 +312,9 @@ impl<'py> Live<'py> {
         node
     }
 
-    /// The node of a tensor that a function saved. Of one that Python does not see, its function and the tensor that
-    /// it is a view of are followed too.
-    fn saved_node(
+    /// The node of a tensor that a tensor or a function has in C++. Of one that Python does not see, its function and the
+    /// tensor that it is a view of are followed too.
+    fn tensor_in_c(
         &mut self,
         frameworks: &Frameworks,
         tensor: &Bound<'py, PyAny>,

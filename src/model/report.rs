@@ -442,7 +442,8 @@ pub struct Cut {
     pub owner: String,
     /// The reference; see :attr:`Step.edge`.
     pub edge: String,
-    /// The source location to change: the function or class at either end, the program's own first.
+    /// The nearest known line of code: of the function or class at either end, the program's own first, or where a
+    /// frame's function had stopped. The line that makes the reference is the leak's `source`, if it was found.
     pub location: Option<Location>,
     /// Name of the class that stores the reference, in which the location is, where it is not that of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]

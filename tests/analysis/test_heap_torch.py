@@ -43,6 +43,20 @@ def test_tensors_on_the_memory_of_another_object() -> None:
     assert (owner.host_bytes, owner.retained_bytes) == (MIB, MIB)
 
 
+@pytest.mark.filterwarnings("ignore:Using backward")
+def test_the_graphs_of_gradients_are_the_models() -> None:
+    global model
+    model = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.Tanh(), torch.nn.Linear(512, 1))
+    for _ in range(3):
+        model(torch.ones(256, 256)).pow(2).sum().backward(create_graph=True)
+    owner = row(cyclescope.heap().top("owner"), "`model`")
+    for parameter in model.parameters():
+        parameter.grad = None
+    # Each graph has at least what `Tanh` has made.
+    after = row(cyclescope.heap().top("owner"), "`model`")
+    assert owner.host_bytes - after.host_bytes > 3 * 256 * 512 * 4
+
+
 def test_categories_of_a_training_step() -> None:
     global model
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.BatchNorm1d(64))
