@@ -295,7 +295,7 @@ class DeviceMemory:
         """Read rows that :meth:`to_json` wrote.
 
         Raises:
-            ValueError: If ``text`` is not that.
+            ValueError: If ``text`` was not written by :meth:`to_json`.
         """
     def to_json(self) -> str:
         """The rows as JSON (``schema`` 1); :meth:`from_json` reads it back."""
@@ -459,9 +459,9 @@ class CycleReport:
         """The report with what has changed since an earlier one: its page, text and Markdown say
         which leaks are new, have grown, or are gone; see :meth:`known_again`."""
     def known_again(self, earlier: CycleReport) -> dict[str, str]:
-        """The signatures of the leaks that an earlier report has too, each with the one there.
+        """The signature of each leak that an earlier report has too, with its signature there.
 
-        That is another one if code above the functions of the leak was added or removed.
+        The two differ if code above the leak's functions was added or removed.
         """
     def to_html(self) -> str:
         """The report as a self-contained HTML page."""
@@ -571,7 +571,7 @@ class Leak:
     @property
     def source(self) -> SourceLines | None:
         """The program's own lines that make the reference to remove; None if they could not be read
-        or do not fit what is known of the objects."""
+        or do not match the objects."""
     @property
     def candidate_sources(self) -> list[SourceLines]:
         """The lines of each statement that may have made the reference, where several may have; see
@@ -830,12 +830,12 @@ class Buffer:
     def kept_by(self) -> str | None:
         """``"gradient"`` if only C++ refers to the holder, as the gradient of a tensor of the leak.
 
-        ``"C++"`` if the leak refers to it and C++ does too, such as an autograd graph. Such memory
+        ``"C++"`` if both the leak and C++ code, such as an autograd graph, refer to it. Such memory
         is listed if it was freed with the leak. None for all other memory.
         """
     @property
     def lent(self) -> bool:
-        """True for a tensor over memory that was there before it.
+        """True for a tensor whose memory existed before the tensor.
 
         ``torch.from_numpy``, ``torch.from_dlpack`` and ``torch.load`` make such tensors. Another
         object may own the memory, and keep it when the tensor is gone.
@@ -857,13 +857,14 @@ class Cut:
         function of a frame had stopped. :attr:`Leak.source` has the line of the reference."""
     @property
     def in_class(self) -> str | None:
-        """The class that stores the reference, if no line is known and it is not the object's."""
+        """The class whose code stores the reference, if no line is known and it is not the
+        class of the object."""
     @property
     def candidates(self) -> list[str]:
-        """``file:line`` of the statements of which one made the reference, if several may have."""
+        """``file:line`` of each statement that may have made the reference, if several may."""
     @property
     def proven(self) -> bool:
-        """True if the graph shows that the buffers go once all cuts of the leak are made."""
+        """True if the graph proves that making all cuts of the leak frees the buffers."""
     @property
     def source(self) -> int:
         """Index of the object that has the reference among ``graph.nodes`` of the JSON."""
@@ -992,7 +993,7 @@ class HeapBuffer:
         """True if deleting the reference to ``first_owner`` frees the buffer."""
     @property
     def by_collection(self) -> bool:
-        """True if only a garbage collection frees the buffer then, because a reference cycle or
+        """True if the buffer is then freed only by a garbage collection: a reference cycle or
         garbage holds it as well."""
     @property
     def site(self) -> str | None:
@@ -1089,9 +1090,9 @@ class Retention:
         """Paths from an object through C++ back to itself, which no collection can free."""
     @property
     def keepers(self) -> list[Keeper]:
-        """The references that keep the objects alive: each does so by itself.
+        """The references that each keep the objects alive on their own.
 
-        The nearest that the program can remove, the first 1,024.
+        Each is the nearest one that the program can remove; at most 1,024 are listed.
         """
     @property
     def keepers_omitted(self) -> int:
@@ -1100,11 +1101,11 @@ class Retention:
     def is_enough(self) -> bool:
         """True if it is proven that the objects are freed once all ``keepers`` are removed.
 
-        Those that are not listed (:attr:`keepers_omitted`) are among them.
+        This includes the references that are not listed (:attr:`keepers_omitted`).
         """
     @property
     def by_collection(self) -> bool:
-        """True if only a garbage collection frees them then: a cycle or garbage holds them too."""
+        """True if they are then freed only by a collection: a cycle or garbage holds them too."""
     @property
     def is_uncollectable(self) -> bool:
         """True if nothing holds the objects, but no collection frees them either."""
@@ -1147,7 +1148,7 @@ class Keeper:
         """Index of the step of ``path`` that has the reference."""
     @property
     def goes_by_itself(self) -> bool:
-        """True for a variable of a running function: it goes when the function returns."""
+        """True for a variable of a running function, which is dropped when the function returns."""
     @property
     def release(self) -> str:
         """What to do instead of removing the reference, if a library has something for it.
@@ -1281,11 +1282,12 @@ def with_counts(report: CycleReport, tallies: list[LeakTally]) -> CycleReport: .
 def without_details(report: CycleReport, signatures: set[str]) -> CycleReport: ...
 def is_distributed() -> bool: ...
 def current_rank() -> Rank | None:
-    """The rank of this process in a distributed job; None if it is of none.
+    """The rank of this process in a distributed job; None if it is not part of one.
 
-    That of ``torch.distributed`` if the program has initialised its process group. Else the
-    launcher's: ``RANK`` (torchrun), ``SLURM_PROCID``, ``OMPI_COMM_WORLD_RANK`` or ``PMI_RANK``, the
-    first that is set. Every report has the same. Imports and initialises nothing.
+    If the program has initialised the process group of ``torch.distributed``, this is its rank;
+    otherwise the launcher's, from the first of these variables that is set: ``RANK`` (torchrun),
+    ``SLURM_PROCID``, ``OMPI_COMM_WORLD_RANK``, ``PMI_RANK``. Every report contains this rank. The
+    function imports and initialises nothing.
     """
 
 def heap(*, redact: bool = False) -> Heap:

@@ -28,9 +28,9 @@ SETTINGS = ("tensor_cycle_devices", "tensor_cycle_ignore")
 class NoTensorCycles(_Base):
     """Fails each test of a :class:`unittest.TestCase` that leaves a tensor in a reference cycle.
 
-    The check runs last, after ``tearDown`` and all clean-ups. If a test is skipped, or fails as
-    expected, it runs at that moment, and a leak is an error besides. If the test fails by itself,
-    nothing is checked::
+    The check runs last, after ``tearDown`` and all clean-ups. If a test is skipped or fails as
+    expected, the check runs at that point, and a leak is an additional error. If the test fails by
+    itself, nothing is checked::
 
         class TestTraining(cyclescope.NoTensorCycles, unittest.TestCase): ...
     """

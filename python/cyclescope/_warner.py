@@ -235,13 +235,14 @@ def warn_tensor_cycles(
     summarized when the program ends. Arguments left out default to the :func:`settings`.
 
     A process has one such watch, so each leak is reported once. A further call returns the running
-    watch. Equal arguments change nothing; others replace the earlier ones, which is logged once. At
-    the end of a ``with`` block the earlier arguments apply again, and the watch goes on if it was
-    running before the block. :meth:`Watch.stop` stops it for all callers. Under ``cyclescope run``,
-    the watch goes on until the program ends, and the options of the command line take precedence.
+    watch. Equal arguments change nothing. Different ones replace the earlier, which is logged once.
+    At the end of a ``with`` block the earlier arguments apply again, and the watch goes on if it
+    was running before the block. :meth:`Watch.stop` stops it for all callers. Under ``cyclescope
+    run``, the watch goes on until the program ends, and the options of the command line take
+    precedence.
 
-    Each log record carries its facts as a dictionary for structured logging, in the attribute
-    ``cyclescope``. If the configuration of logging has disabled this logger by accident
+    The record of each finding carries its facts as a dictionary, in the attribute ``cyclescope``,
+    for structured logging. If the configuration of logging has disabled this logger by accident
     (``disable_existing_loggers``), warnings go to standard error instead.
 
     If the environment variable ``CYCLESCOPE_OFF`` is set, every function of cyclescope does nothing

@@ -71,7 +71,7 @@ def pytest_terminal_summary(
 def tensor_cycles(request: pytest.FixtureRequest) -> Iterator[TensorCycles]:
     """Collect on request and get a report of the tensors that only cycles kept alive.
 
-    Leaks that the test has requested do not fail it.
+    Leaks that the test has already collected through this fixture do not fail it.
     """
     from cyclescope._pytest.fixture import opened
 

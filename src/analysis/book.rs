@@ -34,13 +34,16 @@ const BEYOND: f64 = 1.5;
 /// A group is diagnosed again when there are more samples by this part.
 const AGAIN: usize = 4;
 
+/// A group has grown by this part at least when it is looked at again before that.
+const MORE_OF_GROUP: u64 = 8;
+
 /// Tensors are followed for their length if so many times their bytes are enough to be told.
 const SMALL_PART: f64 = 16.0;
 
 /// Of so many more threads or open files is told.
 const MORE: u64 = 64;
 
-/// Fewer objects than these are not told, however large they are.
+/// Fewer objects than these are not told, unless they are large.
 pub(super) const FEWEST: u64 = 100;
 
 /// When a sample is taken.
@@ -373,7 +376,7 @@ impl Book {
         let now = self.groups.groups.get(key).map_or(0, Group::bytes);
         if let Some(looked_at) = self.looked_at.get_mut(key) {
             let missing = (min_bytes - bytes as f64).max(min_bytes / AGAIN as f64);
-            looked_at.due_from = now + missing as u64;
+            looked_at.due_from = now + (missing as u64).max(now / MORE_OF_GROUP);
         }
     }
 

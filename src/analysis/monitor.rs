@@ -43,6 +43,16 @@ pub struct Monitor {
     gradients: Mutex<GradientWatch>,
 }
 
+/// Objects with so many times the bytes from which on they are told may be fewer than [`FEWEST`].
+const LARGE: f64 = 16.0;
+const FEWEST_LARGE: u64 = 20;
+/// Less than so many bytes are never many.
+const MIB: f64 = 1_048_576.0;
+
+fn is_large(found: &Diagnosis, min_bytes: f64) -> bool {
+    found.objects >= FEWEST_LARGE && found.bytes as f64 >= LARGE * min_bytes.max(MIB)
+}
+
 /// What is new at a step: what grows, and what was told and no longer is believed.
 #[derive(Default)]
 pub struct News {
@@ -202,8 +212,10 @@ impl Inspector {
                 if !group.is_growing {
                     continue;
                 }
-                let largest = found.iter().map(|it| it.bytes).max().unwrap_or_default();
-                if (largest as f64) < monitor.min_bytes {
+                // Beside an owner with enough another may soon have as much.
+                let small = found.iter().map(|it| it.bytes);
+                let small = small.filter(|&bytes| (bytes as f64) < monitor.min_bytes);
+                if let Some(largest) = small.max().or(found.is_empty().then_some(0)) {
                     let mut book = monitor.book();
                     book.put_off_group(&group.key, largest, monitor.min_bytes);
                 }
@@ -403,7 +415,7 @@ impl Inspector {
             let ty = group.ty;
             // The window may be shorter than the time in which they came, but is a good part of it.
             let large = found.into_iter().filter(|it| {
-                it.objects >= FEWEST
+                (it.objects >= FEWEST || is_large(it, monitor.min_bytes))
                     && it.bytes as f64 >= monitor.min_bytes
                     && it.bytes as f64 * it.lately >= LATELY * monitor.min_bytes
             });

@@ -53,12 +53,17 @@ pub struct UnknownDevice(String);
 
 impl fmt::Display for UnknownDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = ["cuda", "gpu", "cpu"];
+        let others: Vec<String> = kinds()
+            .into_iter()
+            .filter(|it| !named.contains(&it.as_str()))
+            .collect();
         write!(
             f,
             "{:?} is not a device: use 'any' for all memory, 'cuda' for all of NVIDIA's GPUs, 'cuda:0' for one, 'gpu' \
              for every accelerator, 'cpu' for host memory, or another of {}",
             self.0,
-            kinds().join(", ")
+            others.join(", ")
         )
     }
 }

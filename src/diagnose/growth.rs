@@ -180,8 +180,8 @@ pub const STATE_NOT_DETACHED: GrowthPattern = GrowthPattern {
 ///
 /// Every step leaves tensors in a reference cycle that the garbage collector does not know.
 ///
-/// **Why it grows.** The collector sees the references of Python objects. That of a computed tensor to its hooks
-/// is in C++: a hook that captures its tensor looks as if something used it, and no collection frees the two.
+/// **Why it grows.** The collector sees the references of Python objects. The reference from a computed tensor to its
+/// hooks is in C++: a hook that captures its tensor looks as if it were still in use, so no collection frees either.
 ///
 /// ```python
 /// output.register_hook(lambda grad: grad / output.norm())
@@ -210,7 +210,7 @@ pub const UNCOLLECTABLE_CYCLES: GrowthPattern = GrowthPattern {
 /// Every step leaves tensors in a reference cycle, and no collection has freed them so far.
 ///
 /// **Why it grows.** Objects in a cycle stay until the garbage collector finds them. It does not know how large
-/// they are, seldom looks at old objects, and runs only when it is called after `gc.disable()`.
+/// they are, seldom looks at old objects and, after `gc.disable()`, runs only when it is called.
 ///
 /// ```python
 /// class Batch:
@@ -472,7 +472,7 @@ pub const TENSOR_GROWS: GrowthPattern = GrowthPattern {
 /// registry[id(request)] = request
 /// ```
 ///
-/// Instead, limit it, write it out, or let an entry go with the object that it is about:
+/// Instead, limit it, write it out, or let each entry disappear with its object:
 ///
 /// ```python
 /// self.events = collections.deque(maxlen=1000)

@@ -146,7 +146,7 @@ fn draw_buffers(out: &mut Lines, leak: &Leak) {
     if leak.count > 1 {
         draw_more_buffers(
             out,
-            "Cycles of this leak also hold",
+            "Other cycles of this leak hold",
             &by_looks(&elsewhere),
             0,
         );

@@ -294,6 +294,10 @@ fn of_tensors(report: &GrowthReport) -> String {
             false if report.found.iter().any(keeps_graphs) => {
                 "how much of it the graphs of what grows below keep is not known"
             }
+            // Objects may keep tensors.
+            false if report.found.iter().any(|it| it.growth.objects > 0) => {
+                "how much of it the objects below keep is not known"
+            }
             false => "what grows below is less than 1 % of it",
         };
         return format!("{headline}, not explained: {groups} ({samples})");
@@ -500,6 +504,13 @@ mod tests {
         );
     }
 
+    fn found(owner: &str, explains: u64) -> Grown {
+        let mut found = Grown::default();
+        found.growth.owner = owner.to_owned();
+        found.explains = explains << 10;
+        found
+    }
+
     #[test]
     fn the_headline_divides_growth_between_its_owners() {
         let mut report = grown_by(1000 << 10);
@@ -508,45 +519,31 @@ mod tests {
             "memory +1000.0 KiB in 170 steps, not explained: no group of tensors with a known owner has grown steadily and by enough to be reported \
              (20 samples)"
         );
-        for (owner, explains) in [
-            ("module `train` → `trainer` (Trainer) → .outputs", 900),
-            ("local `losses` in `fit`, train.py:7, thread MainThread", 70),
-            ("module `train` → `few`", 1),
-        ] {
-            report.found.push(Grown {
-                growth: Growth {
-                    owner: owner.to_owned(),
-                    ..Growth::default()
-                },
-                explains: explains << 10,
-                ..Grown::default()
-            });
-        }
+        report.found = vec![
+            found("module `train` → `trainer` (Trainer) → .outputs", 900),
+            found("local `losses` in `fit`, train.py:7, thread MainThread", 70),
+            found("module `train` → `few`", 1),
+        ];
         assert_eq!(
             growth_headline(&report),
             "memory +1000.0 KiB in 170 steps: 90 % explained by `Trainer.outputs`, 7 % explained by \
              `losses`, 3 % not (20 samples)"
         );
         let mut many = report.clone();
-        let more = many.found.clone();
-        many.found.iter_mut().for_each(|it| it.explains = 200 << 10);
-        many.found.extend(more.into_iter().take(2));
-        many.found[3].explains = 100 << 10;
-        many.found[4].explains = 100 << 10;
+        many.found.extend_from_within(..2);
+        let shares = [200, 200, 200, 100, 100];
+        let owners = many.found.iter_mut().zip(shares);
+        owners.for_each(|(it, share)| it.explains = share << 10);
         assert!(
             growth_headline(&many)
                 .ends_with("20 % explained by `few`, 20 % by 2 more owners, 20 % not (20 samples)")
         );
         report.found.drain(..2);
         assert!(growth_headline(&report).contains("less than 1 % of it"));
-        report.stopped.push(Grown {
-            growth: Growth {
-                owner: "module `train` → `cache`".to_owned(),
-                ..Growth::default()
-            },
-            explains: 500 << 10,
-            ..Grown::default()
-        });
+        report.found[0].growth.objects = 117;
+        assert!(growth_headline(&report).contains("the objects below keep is not known"));
+        report.found[0].growth.objects = 0;
+        report.stopped = vec![found("module `train` → `cache`", 500)];
         assert!(
             growth_headline(&report)
                 .contains(": 50 % explained by `cache` (no longer growing), 50 % not")

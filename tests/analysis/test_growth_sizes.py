@@ -36,6 +36,19 @@ def test_arrays_in_objects_count() -> None:
     assert 20_000 <= growth.bytes / growth.objects < 21_000
 
 
+@pytest.mark.usefixtures("collector_paused")
+def test_few_large_objects_are_told() -> None:
+    memory: list[Transition] = []
+    monitor = monitor_of_all(min_bytes=1 << 20)
+    with monitor:
+        for step in range(60):
+            memory.append(Transition(numpy.ones(500_000, dtype="f4"), step))
+            monitor.step()
+    (growth,) = monitor.found
+    assert growth.owner.startswith("local `memory`")
+    assert 20 <= growth.objects < 60
+
+
 @needs_torch
 @pytest.mark.usefixtures("collector_paused")
 def test_the_parts_of_a_sparse_tensor_count_once() -> None:
@@ -49,3 +62,21 @@ def test_the_parts_of_a_sparse_tensor_count_once() -> None:
             monitor.step()
     assert len(history) == 30
     assert re.search(r"100 % explained by `history`", monitor.headline), monitor.headline
+
+
+@needs_torch
+@pytest.mark.usefixtures("collector_paused")
+def test_a_smaller_owner_beside_another_is_told_soon() -> None:
+    larger, smaller = [], []
+    monitor = monitor_of_all(min_bytes=1 << 20)
+    with monitor:
+        for _ in range(320):
+            larger.append(torch.randn(32, 64))
+            smaller.append(torch.randn(16, 64))
+            monitor.step()
+    assert len(larger) == len(smaller) == 320
+    first, second = sorted(monitor.found, key=lambda growth: growth.step)
+    assert first.owner.startswith("local `larger`")
+    assert second.owner.startswith("local `smaller`")
+    # It has 1 MiB at step 256.
+    assert 256 <= second.step < 300

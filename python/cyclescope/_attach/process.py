@@ -176,7 +176,7 @@ def why_refused(process: Process) -> str:
 
 NEXT_TIME = (
     "Start the program with CYCLESCOPE_SIGNAL=USR2 and `import cyclescope` next time; then "
-    "`kill -USR2 PID` asks it. Without the setting, that signal may end a program"
+    "`kill -USR2 PID` makes it write a report. Without the setting, that signal may end the program"
 )
 """What to do if nobody can look into a process."""
 

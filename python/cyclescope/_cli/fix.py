@@ -23,14 +23,14 @@ There is a patch for:
 - a caught exception, sys.exc_info() or a frame in a local variable
 - `with pytest.raises(...) as e`
 
-A lambda, function or method then holds its object weakly. This is noticed where the object is gone
-before the call, or where it is copied, pickled or has all its attributes read. So the file is read,
-and those of the project that are connected with it by imports. There is no patch if one of them may
-do so: it uses the attribute as a value, calls it on an object that nothing may hold, names it in a
-string or a pattern, or has a word such as `deepcopy`, `vars` or, for a bound method, `pickle`.
-There is none for a bound method of a class that is derived from a library's. What runs outside
-these files is not seen: a library that copies or inspects the object, a plugin, a notebook, a
-configuration file.
+A lambda, function or method then holds its object weakly. Code can tell the difference if the
+object is gone before the call, or if it copies or pickles the object or reads all its attributes.
+Therefore this command reads the file and the files of the project that are connected to it by
+imports. It offers no patch if one of them uses the attribute as a value, calls it on an object that
+nothing else may hold, names it in a string or a pattern, or contains a word such as `deepcopy`,
+`vars` or, for a bound method, `pickle`. There is no patch for a bound method if its class derives
+from a library's class. What runs outside these files is not seen: a library that copies or inspects
+the object, a plugin, a notebook, a configuration file.
 
 Otherwise the exit status is 1, and the message says why.
 """

@@ -207,8 +207,8 @@ def on_signal(
 
     A process has one such watch: another call replaces it. ``CYCLESCOPE_SIGNAL=USR2`` calls
     this function when cyclescope is imported. Forked children ignore the signal unless they call
-    this function themselves. Programs that are started (``subprocess``) are not affected. A handler
-    that the program installs later replaces this one.
+    this function themselves. Programs that this process starts (``subprocess``) keep the default:
+    the signal ends them. A handler that the program installs later replaces this one.
 
     Args:
         signal: ``USR1``, ``USR2``, or a real-time signal (by number, from ``signal.SIGRTMIN`` on).

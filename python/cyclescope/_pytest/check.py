@@ -142,7 +142,7 @@ def shorten(report: pytest.TestReport, found: CycleReport, *, late: bool) -> Non
     crash = getattr(report.longrepr, "reprcrash", None)
     if found.leaks and crash is not None:
         others = len(found.leaks) - 1
-        whose = "of earlier tests: " if late else ""
+        whose = "from earlier tests: " if late else ""
         more = f" (and {others} more)" if others else ""
         crash.message = f"{whose}{found.leaks[0]}{more}"
 

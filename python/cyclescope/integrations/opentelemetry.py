@@ -18,9 +18,9 @@ def export_metrics(watch: Watch, meter_provider: Any | None = None) -> None:
     """Have OpenTelemetry read a watch whenever it exports metrics.
 
     ``cyclescope.held`` is the memory that reference cycles have held until a garbage collection
-    freed it, in bytes. ``cyclescope.leak.held`` and ``cyclescope.leak.occurrences`` are the same
-    and the number of occurrences by leak, with the attributes ``signature`` and ``cycle``. Memory
-    that two leaks held is counted with both, and once in the first.
+    freed it, in bytes. ``cyclescope.leak.held`` and ``cyclescope.leak.occurrences`` are, for
+    each leak, the same bytes and the number of occurrences, with the attributes ``signature`` and
+    ``cycle``. Memory that two leaks held counts for both, but only once in the first metric.
 
     Args:
         watch: What :func:`cyclescope.warn_tensor_cycles` returns.

@@ -28,9 +28,10 @@ class TensorCyclesCollector(Collector):  # type: ignore[misc]
 
     ``cyclescope_held_bytes_total`` is the memory that reference cycles have held until a garbage
     collection freed it. ``cyclescope_leak_held_bytes_total`` and
-    ``cyclescope_leak_occurrences_total`` are the same and the number of occurrences by leak, with
-    the labels ``signature`` and ``cycle``. Memory that two leaks held is counted with both, and
-    once in the first. The client counts collections by itself (``python_gc_collections_total``).
+    ``cyclescope_leak_occurrences_total`` are, for each leak, the same bytes and the number of
+    occurrences, with the labels ``signature`` and ``cycle``. Memory that two leaks held counts for
+    both, but only once in the first metric. The client counts collections by itself
+    (``python_gc_collections_total``).
 
     Args:
         watch: What :func:`cyclescope.warn_tensor_cycles` returns.

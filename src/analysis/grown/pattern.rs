@@ -310,7 +310,16 @@ impl Look<'_, '_> {
                 hide_unless_code(&mut function);
                 shorten(&mut place.file);
             }
-            let place = in_function(&function, Some(&place), "");
+            // The code of a module begins at its first line, wherever the call is.
+            let place = match function.as_str() {
+                "<module>" => place
+                    .file
+                    .rsplit(['/', '\\'])
+                    .next()
+                    .unwrap_or_default()
+                    .to_owned(),
+                _ => in_function(&function, Some(&place), ""),
+            };
             return (
                 growth::GRAPH_RETAINED,
                 format!("{evidence}; `retain_graph` in {place}"),

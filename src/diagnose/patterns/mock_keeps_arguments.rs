@@ -1,6 +1,7 @@
 //! # Mock keeps its arguments
 //!
-//! A mock of `unittest.mock` has recorded a call with the object, returns it, or has it as an attribute.
+//! A mock of `unittest.mock` has recorded a call that received the object, returns the object, or has it as an
+//! attribute.
 //!
 //! **Why it leaks.** A mock keeps the arguments of every call. It refers to its children and to a class of its
 //! own, and they refer to it, so all that it keeps stays alive until the collector runs.
@@ -16,7 +17,8 @@
 //! model.reset_mock()
 //! ```
 //!
-//! What a mock returns, raises or wraps, and what a test stores on it (`model.weight = weight`), is not dropped by that.
+//! `reset_mock()` does not drop what the mock returns, raises or wraps, or what a test stores on it
+//! (`model.weight = weight`).
 //!
 //! References: `unittest.mock.Mock.call_args_list`, `unittest.mock.Mock.reset_mock`.
 

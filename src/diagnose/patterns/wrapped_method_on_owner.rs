@@ -18,7 +18,7 @@
 //! ```
 //!
 //! If it is something else, such as a function that ends a subscription, set the attribute to None once
-//! it was called.
+//! it has been called.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;

@@ -197,6 +197,9 @@ pub fn occasion(collection: &Collection) -> String {
         other => name(other, NAME),
     };
     let mut occasion = match collection.generation {
+        Some(generation) if collection.trigger == "find" => {
+            format!("{trigger} (generation {generation})")
+        }
         Some(generation) => format!("{trigger} of generation {generation}"),
         None => trigger,
     };
