@@ -441,7 +441,7 @@ def test_another_version_is_told_the_way_out(monkeypatch: pytest.MonkeyPatch, mi
         assert said is None
     elif minor < 14:
         assert said is not None
-        assert "then `kill -USR2 PID` asks it" in said
+        assert "then `kill -USR2 PID` makes it write a report" in said
     else:
         assert said is not None
         assert f"python3.{minor} -m cyclescope attach 4242" in said
@@ -452,7 +452,7 @@ def test_an_old_python_is_told_the_way_out(tmp_path: Path) -> None:
     with program(tmp_path, "wait()") as running:
         said = refusal(running.pid)
         assert "Python 3.14 or later" in said
-        assert "then `kill -USR2 PID` asks it" in said
+        assert "then `kill -USR2 PID` makes it write a report" in said
         assert running.process.poll() is None
 
 
