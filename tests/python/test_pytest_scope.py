@@ -133,7 +133,7 @@ def test_the_end_of_the_module_names_the_test_that_made_it(
             "1 distinct leak in 1 test",
         ]
     )
-    result.stdout.fnmatch_lines(["ERROR test_a.py::test_last - of earlier tests: *"])
+    result.stdout.fnmatch_lines(["ERROR test_a.py::test_last - from earlier tests: *"])
     whole = pytester.runpytest_subprocess(
         *PLUGIN, "--tensor-cycles=error", "--tensor-cycles-scope=whole", "-v"
     )
