@@ -224,26 +224,26 @@ def at_least(min_bytes: int, report: CycleReport) -> CycleReport:
 
 def unseen() -> str | None:
     """A sentence about collections that no watch has seen; None if there were none."""
-    number = _native.unseen_collections()
-    if not number:
-        return None
-    collections, they = ("collection was", "it") if number == 1 else ("collections were", "they")
-    return (
-        f"{number:,} garbage {collections} not seen, because another part of the program changed "
-        f"gc.callbacks, such as by gc.callbacks.clear(): leaks that {they} freed are not known"
+    return _missed(
+        _native.unseen_collections(),
+        "seen, because another part of the program changed gc.callbacks, such as by "
+        "gc.callbacks.clear()",
     )
 
 
 def uninspected() -> str | None:
     """A sentence about collections that a debug flag kept from being inspected; None without."""
-    number = _native.uninspected_collections()
+    return _missed(
+        _native.uninspected_collections(),
+        "inspected, because gc.DEBUG_STATS or gc.DEBUG_COLLECTABLE was set",
+    )
+
+
+def _missed(number: int | None, why: str) -> str | None:
     if not number:
         return None
     collections, they = ("collection was", "it") if number == 1 else ("collections were", "they")
-    return (
-        f"{number:,} garbage {collections} not inspected, because gc.DEBUG_STATS or "
-        f"gc.DEBUG_COLLECTABLE was set: leaks that {they} freed are not known"
-    )
+    return f"{number:,} garbage {collections} not {why}: leaks that {they} freed are not known"
 
 
 _unseen_said = False

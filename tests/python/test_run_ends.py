@@ -107,6 +107,20 @@ PROGRAMS = {
             sys.exit("this one does not")
         print("end")
     """,
+    "logging that is not to be shut down": """
+        import atexit, logging
+        class Handler(logging.Handler):
+            def close(self): print("closed")
+        handler = Handler()
+        atexit.unregister(logging.shutdown)
+    """,
+    "what it does at exit cannot be compared": """
+        import atexit
+        class Odd:
+            def __eq__(self, other): raise ValueError
+            def __call__(self): print("called")
+        atexit.register(Odd())
+    """,
     "its loader and annotations": """
         print(type(__loader__).__name__, __loader__.name, "__annotations__" in globals())
     """,

@@ -153,6 +153,28 @@ class Program:
                 register(code if is_by_code else "<string>", self.source, "<string>")
 
 
+class _Probe:
+    """Equal to nothing, and told of all that it is compared with."""
+
+    def __init__(self) -> None:
+        self.met: list[Any] = []
+
+    def __eq__(self, other: object) -> bool:
+        self.met.append(other)
+        return False
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __call__(self) -> None: ...
+
+
+def _exit_handlers() -> list[Any]:
+    """What is registered: ``atexit`` does not list it, but compares each with what is to go."""
+    probe = _Probe()
+    atexit.unregister(probe)
+    return probe.met
+
+
 def run_exit_handlers() -> None:
     """Run the functions that the program has registered with ``atexit``, as its end does next.
 
@@ -160,8 +182,15 @@ def run_exit_handlers() -> None:
     function, that of ``logging``, which this command has imported, and that of JAX, after which no
     array has any memory.
     """
-    jax = vars(sys.modules.get("jax._src.api") or object)
-    later = [logging.shutdown, _teller.at_exit, *filter(callable, [jax.get("clean_up")])]
+    jax = getattr(sys.modules.get("jax._src.api"), "clean_up", None)
+    try:
+        registered = [id(function) for function in _exit_handlers()]
+    except Exception:
+        return  # One of the program's cannot be compared: the end of the process runs all.
+    # The program may have taken out what is not its own.
+    later: list[Any] = [
+        it for it in (logging.shutdown, _teller.at_exit, jax) if id(it) in registered
+    ]
     for function in later:
         atexit.unregister(function)
     # What one of them raises is told as at the end of a process, and the others run.
