@@ -154,23 +154,28 @@ class Program:
 
 
 class _Probe:
-    """Equal to nothing, and told of all that it is compared with."""
+    """Told of all that it is compared with, and equal to some of that."""
 
-    def __init__(self) -> None:
-        self.met: list[Any] = []
+    def __init__(self, equal: Sequence[object]) -> None:
+        self._equal = equal
+        self.met: list[object] = []
 
     def __eq__(self, other: object) -> bool:
         self.met.append(other)
-        return False
+        return any(other is it for it in self._equal)
 
     __hash__ = None  # type: ignore[assignment]
 
     def __call__(self) -> None: ...
 
 
-def _exit_handlers() -> list[Any]:
-    """What is registered: ``atexit`` does not list it, but compares each with what is to go."""
-    probe = _Probe()
+def _take_out(functions: Sequence[object]) -> list[object]:
+    """Take functions out of ``atexit``, which compares all that is registered with what is to go.
+
+    Returns:
+        What was registered; ``atexit`` does not list it.
+    """
+    probe = _Probe(functions)
     atexit.unregister(probe)
     return probe.met
 
@@ -184,15 +189,14 @@ def run_exit_handlers() -> None:
     """
     jax = getattr(sys.modules.get("jax._src.api"), "clean_up", None)
     try:
-        registered = [id(function) for function in _exit_handlers()]
+        registered = [id(function) for function in _take_out(())]
     except Exception:
         return  # One of the program's cannot be compared: the end of the process runs all.
     # The program may have taken out what is not its own.
     later: list[Any] = [
         it for it in (logging.shutdown, _teller.at_exit, jax) if id(it) in registered
     ]
-    for function in later:
-        atexit.unregister(function)
+    _take_out(later)
     # What one of them raises is told as at the end of a process, and the others run.
     atexit._run_exitfuncs()
     for function in later:
