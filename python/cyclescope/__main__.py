@@ -16,7 +16,7 @@ COMMANDS = {
     "merge": "merge the reports of several processes, with one column per rank",
     "serve": "show the reports of a folder in a browser, as they are written",
     "diff": "compare two reports: new, grown and gone leaks",
-    "fix": "print the patch that removes a reference cycle, if no code depends on it",
+    "fix": "print the patch that removes a reference cycle, if no code is found that depends on it",
     "explain": "explain a leak pattern, a kind of growth or an out-of-memory verdict",
     "demo": "run a small program that leaks",
     "doctor": "check this installation: versions, driver, devices, settings",
