@@ -1,9 +1,10 @@
 """What the checks of the pytest plugin cost: a single one on large heaps, and three real suites.
 
 The suites are those that come with networkx, sympy and NumPy, which PyTorch brings along. They run
-with PyTorch imported, unchecked, checked and with checks of the whole heap, in turns, each in a
-process of its own; the ratio is the median of the ratios within each round. The time is that of
-the processor, from the start of the process to its end.
+with PyTorch imported, unchecked and checked in turns, each in a process of its own; the ratio is
+the median of the ratios within each round. The time is that of the processor, from the start of
+the process to its end. The first suite also runs once with checks of the whole heap; for 1,000
+short tests these take a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ SUITES = {
     ),
     "NumPy, masked arrays and core": ("--pyargs", "numpy.ma", "numpy._core.tests.test_multiarray"),
 }
+FIRST = next(iter(SUITES))
 WAYS = {
     "unchecked": ("--tensor-cycles=off",),
     "checked": ("--tensor-cycles=error",),
@@ -102,16 +104,17 @@ def suites(rounds: int) -> tuple[list[list[str]], bool]:
         times: dict[str, list[float]] = {way: [] for way in WAYS}
         for number in range(rounds):
             for way in WAYS:
-                if way != "whole heap" or number == 0:
+                if way != "whole heap" or (number == 0 and suite == FIRST):
                     times[way].append(run(suite, way))
         bare = times["unchecked"]
         row = [suite, measure.duration(statistics.median(bare) * 1e9)]
         for way in ("checked", "whole heap"):
-            ratio = statistics.median(
-                ours / theirs for ours, theirs in zip(times[way], bare, strict=False)
-            )
-            meets &= way != "checked" or ratio <= AIM
-            row.append(f"{ratio:.2f} ×")
+            ratios = [ours / theirs for ours, theirs in zip(times[way], bare, strict=False)]
+            ratio = statistics.median(ratios) if ratios else None
+            row.append("" if ratio is None else f"{ratio:.2f} ×")
+            # The first suite is too short for the aim: its time is that of the modules' ends.
+            if way == "checked" and suite != FIRST and ratio is not None:
+                meets &= ratio <= AIM
         rows.append(row)
     return rows, meets
 
@@ -127,7 +130,8 @@ def main() -> None:
     rows, meets = suites(arguments.rounds)
     head = ["suite", "unchecked", "checked", "whole heap"]
     lines += ["", "Real suites:", "", *measure.table(head, rows), ""]
-    lines.append(f"Aim: checked at most {AIM:.2f} ×: {'met' if meets else 'NOT MET'}")
+    met = "met" if meets else "NOT MET"
+    lines.append(f"Aim for all suites but the first, checked: at most {AIM:.2f} ×: {met}")
     measure.publish("Checks of tests", lines, record=arguments.record)
 
 

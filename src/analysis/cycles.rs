@@ -398,7 +398,7 @@ impl Inspector {
                 graph.add_edge(place[&object], place[target], LeakEdge::new(name));
             }
         }
-        add_gap(&mut graph, selection, &place);
+        add_gaps(&mut graph, selection, &place);
         self.classes.set(classes);
         graph
     }
@@ -540,15 +540,15 @@ impl Inspector {
     }
 }
 
-/// Adds what stands for the objects that are left out of a long cycle.
-fn add_gap(graph: &mut LeakGraph, selection: &Selection, place: &FxHashMap<u32, NodeIndex>) {
-    if let Some((before, after, omitted)) = selection.gap
-        && let (Some(&before), Some(&after)) = (place.get(&before), place.get(&after))
-    {
-        let gap = graph.add_node(LeakNode::gap(omitted));
-        for (from, to) in [(before, gap), (gap, after)] {
-            let name = ReferenceName::Omitted;
-            graph.add_edge(from, to, LeakEdge::new(name));
+/// Adds what stands for the objects that are left out of a long cycle or path.
+fn add_gaps(graph: &mut LeakGraph, selection: &Selection, place: &FxHashMap<u32, NodeIndex>) {
+    for (before, after, omitted) in &selection.gaps {
+        if let (Some(&before), Some(&after)) = (place.get(before), place.get(after)) {
+            let gap = graph.add_node(LeakNode::gap(*omitted));
+            for (from, to) in [(before, gap), (gap, after)] {
+                let name = ReferenceName::Omitted;
+                graph.add_edge(from, to, LeakEdge::new(name));
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::group::Group;
 use crate::capture::Snapshot;
@@ -10,7 +10,10 @@ use crate::cpython::ObjectKind;
 
 /// Maximum number of objects of one group to describe, draw and analyse by name.
 pub const NODE_LIMIT: usize = 1000;
-/// Number of objects to keep at either end of a cycle longer than [`NODE_LIMIT`].
+/// Maximum number of objects of a cycle, or of a path to the buffer, that are all selected. A recursion as deep as Python
+/// allows by default, 1,000 calls, has an exception, a traceback and a frame for each.
+const CHAIN_LIMIT: usize = 4000;
+/// Number of objects to keep at either end of a cycle or path longer than [`CHAIN_LIMIT`].
 const CYCLE_ENDS: usize = 8;
 
 /// The objects of a group to describe.
@@ -18,19 +21,19 @@ const CYCLE_ENDS: usize = 8;
 pub struct Selection {
     /// Indices in the snapshot.
     pub nodes: Vec<u32>,
-    /// The omitted middle of a long cycle: the objects before and after it, and its length.
-    pub gap: Option<(u32, u32, u64)>,
+    /// The omitted middle of a long cycle, or of a long path to the buffer: the objects before and after it, and its length.
+    pub gaps: Vec<(u32, u32, u64)>,
     /// The number of objects of the group that are not selected.
     pub omitted: u64,
 }
 
-/// Selects all of an ordinary group. Of a large one, selects the shortest cycle near the first buffer,
+/// Selects all of an ordinary group. Of a large one, selects a short cycle near the first buffer,
 /// the path to that buffer, and the objects nearest to them.
 pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
     if group.nodes.len() <= NODE_LIMIT {
         return Selection {
             nodes: group.nodes.clone(),
-            gap: None,
+            gaps: Vec::new(),
             omitted: 0,
         };
     }
@@ -55,59 +58,90 @@ pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
     let referrers = Referrers::new(snapshot.len(), &group.nodes, &forth);
     let back = |object: u32| referrers.of(object);
 
-    let Some(path) = group.buffers.first().and_then(|&buffer| {
-        path_to(snapshot, buffer, &back, |object| {
-            component_of(object) < NO_CYCLE
-        })
-    }) else {
-        return Selection {
-            omitted: group.nodes.len() as u64,
-            ..Selection::default()
-        };
+    let Some(buffer) = group.buffers.first().copied() else {
+        return Selection::none_of(group);
+    };
+    let path = path_to(snapshot, buffer, &back, |object| {
+        component_of(object) < NO_CYCLE
+    });
+    let Some(mut path) = path else {
+        return Selection::none_of(group);
     };
     let anchor = path.last().copied().unwrap_or_default();
     let inside = |object: u32| component_of(object) == component_of(anchor);
     let step = |object: u32| forth(object).filter(|&next| inside(next));
     // The first object on a path from the anchor that refers to the anchor closes a shortest cycle.
     let closes = |object: u32| forth(object).any(|next| next == anchor);
-    let cycle = path_to(snapshot, anchor, &step, closes).unwrap_or_default();
+    let mut cycle = path_to(snapshot, anchor, &step, closes).unwrap_or_default();
+    if cycle.len() > CHAIN_LIMIT
+        && let Some(short) = short_cycle_within(&cycle, &forth)
+    {
+        let members: FxHashSet<u32> = short.iter().copied().collect();
+        cycle = short;
+        path = path_to(snapshot, buffer, &back, |object| members.contains(&object)).unwrap_or(path);
+    }
+    path.reverse();
 
     let mut selection = Selection::default();
-    if cycle.len() > NODE_LIMIT {
-        let (last, first) = ends_of(snapshot, &cycle);
-        selection
-            .nodes
-            .extend(cycle[..=last].iter().chain(&cycle[first..]));
-        selection.gap = Some((cycle[last], cycle[first], (first - last - 1) as u64));
-        selection
-            .nodes
-            .extend(path.iter().filter(|object| !cycle.contains(object)));
-        selection
-            .nodes
-            .extend(around(&selection.nodes, &forth, 64, |object| {
-                !inside(object)
-            }));
-    } else {
-        selection.nodes.extend(&cycle);
-        let taken: FxHashSet<u32> = cycle.iter().copied().collect();
-        selection
-            .nodes
-            .extend(path.iter().filter(|object| !taken.contains(object)));
-        let both = |object: u32| back(object).chain(forth(object)).collect::<Vec<_>>();
-        let room = NODE_LIMIT.saturating_sub(selection.nodes.len());
-        selection
-            .nodes
-            .extend(around(&selection.nodes, &both, room, |_| true));
-    }
+    selection.add(snapshot, &cycle);
+    selection.add(snapshot, &path);
+    let centre = selection.nodes.clone();
+    selection.nodes.extend(match selection.gaps.is_empty() {
+        true => {
+            let both = |object: u32| back(object).chain(forth(object)).collect::<Vec<_>>();
+            let room = NODE_LIMIT.saturating_sub(centre.len());
+            around(&centre, &both, room, |_| true)
+        }
+        false => around(&centre, &forth, 64, |object| !inside(object)),
+    });
     selection.nodes.sort_unstable();
     selection.nodes.dedup();
     selection.omitted = (group.nodes.len() - selection.nodes.len()) as u64;
     selection
 }
 
-/// The last object of the beginning of a long cycle, and the first of its end, by their places in it.
+impl Selection {
+    fn none_of(group: &Group) -> Self {
+        Self {
+            omitted: group.nodes.len() as u64,
+            ..Self::default()
+        }
+    }
+
+    /// Adds objects each of which refers to the next; of more than [`CHAIN_LIMIT`] only both ends.
+    fn add(&mut self, snapshot: &Snapshot, chain: &[u32]) {
+        if chain.len() <= CHAIN_LIMIT {
+            self.nodes.extend(chain);
+            return;
+        }
+        let (last, first) = ends_of(snapshot, chain);
+        self.nodes
+            .extend(chain[..=last].iter().chain(&chain[first..]));
+        self.gaps
+            .push((chain[last], chain[first], (first - last - 1) as u64));
+    }
+}
+
+/// The shortest cycle of some objects of a long one that follow each other, if one has at most [`CHAIN_LIMIT`]: one of them
+/// refers back to the first. In a deep recursion the exception, and the call that keeps it, are such.
+fn short_cycle_within<I: IntoIterator<Item = u32>>(
+    cycle: &[u32],
+    forth: &impl Fn(u32) -> I,
+) -> Option<Vec<u32>> {
+    let step_of: FxHashMap<u32, usize> = cycle.iter().copied().zip(0..).collect();
+    let closing = |(last, &object): (usize, &u32)| {
+        let steps = forth(object).into_iter();
+        let firsts = steps.filter_map(|next| step_of.get(&next).copied());
+        let first = firsts.filter(|&first| first <= last).max()?;
+        Some((last - first, first))
+    };
+    let (length, first) = cycle.iter().enumerate().filter_map(closing).min()?;
+    (length < CHAIN_LIMIT).then(|| cycle[first..=first + length].to_vec())
+}
+
+/// The last object of the beginning of a long chain, and the first of its end, by their places in it.
 /// Neither breaks off in the middle of an object's plumbing.
-fn ends_of(snapshot: &Snapshot, cycle: &[u32]) -> (usize, usize) {
+fn ends_of(snapshot: &Snapshot, chain: &[u32]) -> (usize, usize) {
     let whole = |&object: &u32| {
         let kind = snapshot.objects[object as usize].kind;
         !matches!(
@@ -116,11 +150,11 @@ fn ends_of(snapshot: &Snapshot, cycle: &[u32]) -> (usize, usize) {
         )
     };
     let last = (0..CYCLE_ENDS)
-        .rfind(|&i| whole(&cycle[i]))
+        .rfind(|&i| whole(&chain[i]))
         .unwrap_or(CYCLE_ENDS - 1);
-    let from = cycle.len() - CYCLE_ENDS;
-    let first = (from..cycle.len())
-        .find(|&i| whole(&cycle[i]))
+    let from = chain.len() - CYCLE_ENDS;
+    let first = (from..chain.len())
+        .find(|&i| whole(&chain[i]))
         .unwrap_or(from);
     (last, first)
 }

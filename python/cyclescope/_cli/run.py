@@ -369,7 +369,7 @@ def _tell_success(watch: cyclescope.Watch) -> None:
 def _small(leaks: list[cyclescope.LeakTally]) -> str:
     if not leaks:
         return ""
-    held = f"{_native.total_bytes(leaks):,} bytes in total"
+    held = f"{_native.human_bytes(_native.total_bytes(leaks))} in total"
     return f" except small ones: {len(leaks)} held {held}; --min-bytes 0 reports them"
 
 
