@@ -116,6 +116,7 @@ def suites(rounds: int) -> tuple[list[list[str]], bool]:
             if way == "checked" and suite != FIRST and ratio is not None:
                 meets &= ratio <= AIM
         rows.append(row)
+        print(*row, sep="; ", file=sys.stderr, flush=True)
     return rows, meets
 
 

@@ -38,6 +38,8 @@ pub(super) struct Accumulator {
     pub has_most_ages: bool,
     /// If it stands for all that are like it.
     pub alike: Option<Alike>,
+    /// True for the head of a tree whose objects have the members.
+    pub is_tree: bool,
 }
 
 /// Several objects in one container that are alike: the list `history` of each session in a list of sessions.
@@ -86,6 +88,7 @@ impl Open<'_> {
             has_most_ages: self.are_of_most_ages(&members),
             members,
             alike: None,
+            is_tree: false,
         }
     }
 
@@ -167,6 +170,8 @@ impl Live<'_> {
                 held.iter().for_each(|&at| open.is_open[at as usize] = true);
                 let ages = open.ages(held.iter().map(|&at| at as usize));
                 open.wanted = ((MOST * ages as f64).ceil() as usize).max(FEW);
+                let trees = self.trees(inspector, paths, known, &mut open);
+                accumulators.extend(trees);
             }
             above.retain(|node, _| !own.contains(node) && self.may_lead_up(inspector, *node));
             for (&node, members) in &mut above {
@@ -219,6 +224,29 @@ impl Live<'_> {
         open.close_behind(paths, &mut accumulators);
         accumulators.extend(self.common_origin(inspector, paths, &lengths, &mut open));
         accumulators
+    }
+
+    /// The heads of trees that keep open members of most ages, or are known.
+    fn trees(
+        &self,
+        inspector: &Inspector,
+        paths: &ShortestPaths,
+        known: &FxHashSet<u32>,
+        open: &mut Open<'_>,
+    ) -> Vec<Accumulator> {
+        let nodes: Vec<u32> = open.members.iter().map(|it| it.0).collect();
+        let mut found = Vec::new();
+        for tree in self.structures(inspector, paths, &nodes) {
+            let mut members = tree.members;
+            members.retain(|&at| open.is_open[at]);
+            if open.are_of_most_ages(&members) || known.contains(&tree.head) {
+                found.push(Accumulator {
+                    is_tree: true,
+                    ..open.close(tree.head, members)
+                });
+            }
+        }
+        found
     }
 
     /// Those of some objects that can hold others, with how many members each leads to, the most first.

@@ -1,6 +1,7 @@
 //! What grows, and who keeps it: one look at the live heap.
 
 mod pattern;
+mod words;
 
 use std::cell::OnceCell;
 use std::cmp::Reverse;
@@ -9,6 +10,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+pub(super) use self::words::{bytes_shown, example_of};
+use self::words::{part_of_whole, with_more};
 use super::Inspector;
 use super::accumulators::Alike;
 use super::graphs::Graphs;
@@ -24,7 +27,6 @@ use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
 use crate::diagnose::cohorts::Member;
 use crate::diagnose::growth::{self, GrowthPattern};
 use crate::graph::ShortestPaths;
-use crate::model::human_bytes;
 use crate::model::redact::shorten;
 use crate::model::words::{with_each_index, without_indices};
 
@@ -125,38 +127,6 @@ pub struct Arrays {
     pub last: DeviceBuffer,
     /// They show a small part of it.
     pub are_views: bool,
-}
-
-/// The evidence of views: how much of its memory the youngest shows.
-fn part_of_whole(part: u64, whole: u64) -> String {
-    let (part, whole) = (human_bytes(part), human_bytes(whole));
-    format!("the youngest shows {part} of {whole}")
-}
-
-/// The bytes of what a tensor shows, by its shape; those of its memory if its type does not say how large one item is.
-pub(super) fn bytes_shown(buffer: &DeviceBuffer) -> u64 {
-    let dtype = buffer.dtype.as_deref().unwrap_or_default();
-    let digits = dtype.trim_start_matches(|it: char| !it.is_ascii_digit());
-    let digits = digits.split(|it: char| !it.is_ascii_digit()).next();
-    let bits = digits.and_then(|it| it.parse::<u64>().ok());
-    // Of NumPy's texts, times and records the number is that of bytes: `V16`.
-    let bytes = dtype.strip_prefix(['M', 'S', 'U', 'V', 'm']);
-    let bytes = bytes.and_then(|it| it.parse::<u64>().ok());
-    let each = match (bits, dtype) {
-        _ if bytes.is_some() => bytes.unwrap_or_default(),
-        (_, "bool") => 1,
-        (Some(bits), _) if bits >= 8 => bits / 8,
-        _ => return buffer.bytes,
-    };
-    let shape = buffer.shape.as_deref().unwrap_or_default();
-    shape.iter().product::<u64>() * each
-}
-
-/// A tensor in a few words: `float32[64, 128] on cuda:0`.
-pub(super) fn example_of(buffer: &DeviceBuffer) -> String {
-    let dtype = buffer.dtype.as_deref().unwrap_or_default();
-    let shape = buffer.shape.as_deref().unwrap_or_default();
-    format!("{dtype}{shape:?} on {}", buffer.device)
 }
 
 /// One look at the live heap, for what grows.
@@ -323,6 +293,8 @@ impl<'a, 'py> Look<'a, 'py> {
                 let mut evidence = about.evidence.clone();
                 if let Some(alike) = &accumulator.alike {
                     (about.owner, evidence) = self.in_words(alike, &evidence);
+                } else if accumulator.is_tree {
+                    evidence = self.in_tree(holder, &evidence);
                 } else if all.len() < SEARCHED {
                     evidence = self.with_other_holder(&evidence, holder, &nodes);
                 }
@@ -361,11 +333,19 @@ impl<'a, 'py> Look<'a, 'py> {
         let [way] = &ways;
         let path = naming.path_by(way, &naming.root(way), at.map(|at| (at, &each)));
         let number = format!("in {} such containers", alike.nodes.len());
-        let evidence = match evidence.is_empty() {
-            true => number,
-            false => format!("{number}; {evidence}"),
-        };
-        (path.owner(), evidence)
+        (path.owner(), with_more(number, evidence))
+    }
+
+    /// Evidence, and of which objects the tree is that keeps the members.
+    pub(super) fn in_tree(&self, head: u32, evidence: &str) -> String {
+        let class = self
+            .live
+            .object(head)
+            .map(|it| self.inspector.type_name(&it));
+        with_more(
+            format!("a tree of objects of `{}`", class.unwrap_or_default()),
+            evidence,
+        )
     }
 
     /// Evidence, and what else holds some members of an accumulator.
@@ -505,17 +485,25 @@ impl<'a, 'py> Look<'a, 'py> {
         })
     }
 
-    /// The bytes that only some tensors keep, their own among them: those that no tensor of Python's shows, and all.
+    /// The bytes that only some tensors of a group keep, their own among them: those that no tensor of Python's shows,
+    /// and all. Another tensor of the group that one leads to has its own, and may have come before.
     pub(super) fn memory_of(&self, tensors: &[u32]) -> (u64, u64) {
-        let own: FxHashSet<usize> = tensors
-            .iter()
-            .filter_map(|&it| self.live.memory_of(it))
-            .collect();
-        let mut kept: FxHashSet<usize> = own.clone();
-        kept.extend(
-            self.live
-                .memory_only_of(&self.ways, tensors.iter().copied()),
-        );
+        let own = tensors.iter().filter_map(|&it| self.live.memory_of(it));
+        let own: FxHashSet<usize> = own.collect();
+        let kind = |index: usize| {
+            let buffer = &self.live.buffers[index].buffer;
+            (&buffer.device, &buffer.dtype)
+        };
+        let kinds: FxHashSet<_> = own.iter().map(|&index| kind(index)).collect();
+        let only = self
+            .live
+            .memory_only_of(&self.ways, tensors.iter().copied());
+        let is_of_group = |index: usize| {
+            let memory = &self.live.buffers[index];
+            memory.is_shown && !memory.is_saved && kinds.contains(&kind(index))
+        };
+        let behind = only.into_iter().filter(|&index| !is_of_group(index));
+        let kept: FxHashSet<usize> = behind.chain(own.iter().copied()).collect();
         (self.hidden_bytes(&kept), self.bytes_of(&kept))
     }
 

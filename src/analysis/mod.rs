@@ -46,6 +46,7 @@ mod removable;
 mod room;
 mod roots;
 mod sample;
+mod structures;
 mod told;
 mod tracers;
 mod triage;

@@ -465,6 +465,7 @@ impl Inspector {
                 monitor.book().tell_part(now, found);
                 continue;
             }
+            let was_told = monitor.book().replaces_objects(&found);
             let diagnosis = &found.diagnosis;
             let line = line_of(&diagnosis.device, diagnosis.pointer)?.map(|mut line| {
                 if self.redacts() {
@@ -472,7 +473,10 @@ impl Inspector {
                 }
                 line
             });
-            news.push(monitor.book().tell(now, found, line, false));
+            let growth = monitor.book().tell(now, found, line, false);
+            if !was_told {
+                news.push(growth);
+            }
         }
         let book = monitor.book();
         for growth in &mut news {

@@ -232,6 +232,8 @@ impl<'py> Look<'_, 'py> {
             searched += 1;
             if let Some(alike) = &accumulator.alike {
                 (owner, evidence) = self.in_words(alike, &evidence);
+            } else if accumulator.is_tree {
+                evidence = self.in_tree(accumulator.node, &evidence);
             } else if searched <= SEARCHED {
                 evidence = self.with_other_holder(&evidence, accumulator.node, &nodes);
             }

@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 use super::grown::{Diagnosis, GroupKind, Kept, Name};
 use super::objects::Grouped;
 use crate::diagnose::cohorts::WINDOW;
-use crate::model::growth::{Counters, Growth};
+use crate::model::growth::{Counters, Growth, are_told_together};
 use crate::model::heap::without_line;
 
 /// What tensors are counted together by: what they are, device and dtype.
@@ -30,9 +30,9 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// True if a finding is what was told.
+    /// True if a finding is what was told. What keeps models keeps their parameters and the state of their optimizers.
     pub fn is_of(&self, found: &Diagnosis) -> bool {
-        self.growth.pattern == found.pattern.name
+        are_told_together(&self.growth.pattern, found.pattern.name)
             && without_line(&self.growth.owner) == without_line(&found.owner)
     }
 

@@ -147,6 +147,13 @@ impl GrowthReport {
     }
 }
 
+/// True for the names of two patterns that are one growth if they have the same owner: what keeps models keeps the state of
+/// their optimizers.
+pub fn are_told_together(one: &str, other: &str) -> bool {
+    let is_of_tensors = |name| ["container-grows", "model-copies"].contains(&name);
+    one == other || is_of_tensors(one) && is_of_tensors(other)
+}
+
 impl Growth {
     /// True for what the operating system counts of the whole process.
     pub fn is_of_process(&self) -> bool {
@@ -155,7 +162,8 @@ impl Growth {
 
     /// True if both tell the same of the same owner.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.pattern == other.pattern && without_line(&self.owner) == without_line(&other.owner)
+        are_told_together(&self.pattern, &other.pattern)
+            && without_line(&self.owner) == without_line(&other.owner)
     }
 
     fn is_of_arrays(&self) -> bool {

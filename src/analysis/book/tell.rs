@@ -42,6 +42,21 @@ impl Book {
         })
     }
 
+    /// True for tensors of an owner whose objects were told: these are told no longer, as they are the same growth.
+    pub fn replaces_objects(&mut self, found: &Finding) -> bool {
+        if !matches!(found.from, Origin::Group(_)) {
+            return false;
+        }
+        let owner = without_line(&found.diagnosis.owner);
+        let before = self.told.len();
+        self.told.retain(|told| {
+            told.is_cleared
+                || !matches!(told.followed, Followed::Objects { .. })
+                || without_line(&told.growth.owner) != owner
+        });
+        self.told.len() < before
+    }
+
     /// Takes note of a further group of an owner that was told, such as tensors of another dtype. What is told in this
     /// step tells of both.
     pub fn tell_part(&mut self, now: Moment, found: Finding) {

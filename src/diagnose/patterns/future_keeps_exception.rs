@@ -26,11 +26,19 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         node.description.kind == ObjectKind::Instance
             && (node.is_library() || node.description.place.is_none())
             && keeps_exception(&node.description.type_name, step.name)
-            && step.next.description.kind == ObjectKind::Exception
+            && match step.next.description.kind {
+                ObjectKind::Exception => true,
+                // CPython 3.10 also keeps the traceback by itself (`fut_cancelled_exc_state`).
+                ObjectKind::Traceback => matches!(step.name, ReferenceName::Unnamed),
+                _ => false,
+            }
     })?;
     let (frame, variable, function) = case.variable_after(position + 1)?;
     let what = short(&future.object.description.type_name);
-    let exception = short(&future.next.description.type_name);
+    let exception = match future.next.description.kind {
+        ObjectKind::Traceback => "exception",
+        _ => short(&future.next.description.type_name),
+    };
     let plainly = frame.leads_to(future.object);
     let finding = Finding::new(format!(
         "{} keeps the {exception} that it ended with, whose traceback keeps the frame of \

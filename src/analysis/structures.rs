@@ -1,0 +1,121 @@
+//! Trees of objects of one class that become larger: a search tree, a prefix cache. Each step adds objects below others.
+
+use std::collections::BTreeMap;
+
+use pyo3::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::Inspector;
+use super::live::Live;
+use crate::cpython::ObjectKind;
+use crate::graph::ShortestPaths;
+
+/// So many references up from an object one of the same class is looked for: a list or dictionary, that of attributes, the object.
+const UP: usize = 4;
+/// So many members at most an object of the tree has on average: one with a list that fills is no part of a tree that grows.
+const MEMBERS_OF_EACH: usize = 4;
+
+/// A tree of objects of one class, with members of a group.
+pub(super) struct Structure {
+    /// The first of its objects on the way from a root.
+    pub head: u32,
+    /// The members, by position.
+    pub members: Vec<usize>,
+}
+
+/// For each object of a class that was looked at, the head of its tree and how deep below it the object is.
+type Heads = FxHashMap<u32, (u32, usize)>;
+
+impl Live<'_> {
+    /// The trees that have some members, those with most members first. A chain is none: it has one object at each depth.
+    pub(super) fn structures(
+        &self,
+        inspector: &Inspector,
+        paths: &ShortestPaths,
+        members: &[u32],
+    ) -> Vec<Structure> {
+        let mut heads = Heads::default();
+        let mut found: BTreeMap<u32, (Vec<usize>, FxHashSet<u32>, FxHashSet<usize>)> =
+            BTreeMap::new();
+        for (at, &member) in members.iter().enumerate() {
+            if let Some((link, head, depth)) = self.link_of(inspector, paths, member, &mut heads) {
+                let (members, links, depths) = found.entry(head).or_default();
+                members.push(at);
+                links.insert(link);
+                depths.insert(depth);
+            }
+        }
+        let is_tree =
+            |(members, links, depths): &(Vec<usize>, FxHashSet<u32>, FxHashSet<usize>)| {
+                MEMBERS_OF_EACH * links.len() >= members.len() && 2 * depths.len() <= links.len()
+            };
+        let trees = found.into_iter().filter(|(_, it)| is_tree(it));
+        let mut all: Vec<Structure> = trees
+            .map(|(head, (members, ..))| Structure { head, members })
+            .collect();
+        all.sort_by_key(|it| std::cmp::Reverse(it.members.len()));
+        all
+    }
+
+    /// The object of a tree that has a member or is one, the head of the tree, and how deep the object is.
+    fn link_of(
+        &self,
+        inspector: &Inspector,
+        paths: &ShortestPaths,
+        member: u32,
+        heads: &mut Heads,
+    ) -> Option<(u32, u32, usize)> {
+        let mut node = Some(member);
+        for _ in 0..=UP {
+            let link = node?;
+            let (head, depth) = self.head_above(inspector, paths, link, heads);
+            if depth > 0 {
+                return Some((link, head, depth));
+            }
+            node = paths.before(link);
+        }
+        None
+    }
+
+    /// The head of the tree that an object is in, and how deep; the object itself if it is in none.
+    fn head_above(
+        &self,
+        inspector: &Inspector,
+        paths: &ShortestPaths,
+        link: u32,
+        heads: &mut Heads,
+    ) -> (u32, usize) {
+        let mut way = Vec::new();
+        let mut here = link;
+        let (head, mut depth) = loop {
+            if let Some(&known) = heads.get(&here) {
+                break known;
+            }
+            way.push(here);
+            match self.same_above(inspector, paths, here) {
+                Some(above) => here = above,
+                // The last of the way is the head, at depth 0.
+                None => break (here, usize::MAX),
+            }
+        };
+        for node in way.into_iter().rev() {
+            depth = depth.wrapping_add(1);
+            heads.insert(node, (head, depth));
+        }
+        (head, depth)
+    }
+
+    /// The nearest object of the same class on the way to an object.
+    fn same_above(&self, inspector: &Inspector, paths: &ShortestPaths, node: u32) -> Option<u32> {
+        let object = self.object(node)?;
+        if inspector.kind(&object) != ObjectKind::Instance {
+            return None;
+        }
+        let above = std::iter::successors(paths.before(node), |&it| paths.before(it));
+        let is_same = |&it: &u32| {
+            let other = self.object(it);
+            other.is_some_and(|it| it.get_type_ptr() == object.get_type_ptr())
+        };
+        above.take(UP).find(is_same)
+    }
+}
