@@ -98,9 +98,9 @@ def run(suite: str, way: str) -> float:
     )
 
 
-def suites(rounds: int) -> tuple[list[list[str]], bool]:
+def suites(rounds: int, words: str) -> tuple[list[list[str]], bool]:
     rows, meets = [], True
-    for suite in SUITES:
+    for suite in (name for name in SUITES if words in name):
         times: dict[str, list[float]] = {way: [] for way in WAYS}
         for number in range(rounds):
             for way in WAYS:
@@ -123,12 +123,13 @@ def suites(rounds: int) -> tuple[list[list[str]], bool]:
 def main() -> None:
     parser = measure.arguments(__doc__ or "")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each suite, each way")
+    parser.add_argument("--suite", default="", help="only suites whose name has these letters")
     arguments = parser.parse_args()
     import torch  # noqa: F401
 
     head = ["objects in the heap", "checked", "whole heap"]
     lines = ["A test, its beginning and two checks:", "", *measure.table(head, single_checks())]
-    rows, meets = suites(arguments.rounds)
+    rows, meets = suites(arguments.rounds, arguments.suite)
     head = ["suite", "unchecked", "checked", "whole heap"]
     lines += ["", "Real suites:", "", *measure.table(head, rows), ""]
     met = "met" if meets else "NOT MET"

@@ -23,6 +23,21 @@ pub(super) struct Structure {
     pub members: Vec<usize>,
 }
 
+/// What was found below a head: the members, the objects that have them, and how deep these are.
+#[derive(Default)]
+struct Found {
+    members: Vec<usize>,
+    links: FxHashSet<u32>,
+    depths: FxHashSet<usize>,
+}
+
+impl Found {
+    fn is_tree(&self) -> bool {
+        MEMBERS_OF_EACH * self.links.len() >= self.members.len()
+            && 2 * self.depths.len() <= self.links.len()
+    }
+}
+
 /// For each object of a class that was looked at, the head of its tree and how deep below it the object is.
 type Heads = FxHashMap<u32, (u32, usize)>;
 
@@ -35,23 +50,18 @@ impl Live<'_> {
         members: &[u32],
     ) -> Vec<Structure> {
         let mut heads = Heads::default();
-        let mut found: BTreeMap<u32, (Vec<usize>, FxHashSet<u32>, FxHashSet<usize>)> =
-            BTreeMap::new();
+        let mut found: BTreeMap<u32, Found> = BTreeMap::new();
         for (at, &member) in members.iter().enumerate() {
             if let Some((link, head, depth)) = self.link_of(inspector, paths, member, &mut heads) {
-                let (members, links, depths) = found.entry(head).or_default();
-                members.push(at);
-                links.insert(link);
-                depths.insert(depth);
+                let tree = found.entry(head).or_default();
+                tree.members.push(at);
+                tree.links.insert(link);
+                tree.depths.insert(depth);
             }
         }
-        let is_tree =
-            |(members, links, depths): &(Vec<usize>, FxHashSet<u32>, FxHashSet<usize>)| {
-                MEMBERS_OF_EACH * links.len() >= members.len() && 2 * depths.len() <= links.len()
-            };
-        let trees = found.into_iter().filter(|(_, it)| is_tree(it));
+        let trees = found.into_iter().filter(|(_, it)| it.is_tree());
         let mut all: Vec<Structure> = trees
-            .map(|(head, (members, ..))| Structure { head, members })
+            .map(|(head, Found { members, .. })| Structure { head, members })
             .collect();
         all.sort_by_key(|it| std::cmp::Reverse(it.members.len()));
         all

@@ -34,7 +34,8 @@ class Visit:
 
     def any_child(self, chance: random.Random) -> Visit:
         children = self.children
-        return chance.choice(list(children.values() if isinstance(children, dict) else children))
+        several: list[Visit] = list(children.values() if isinstance(children, dict) else children)
+        return chance.choice(several)
 
 
 def expand(node: Visit, chance: random.Random, *, has_parent: bool) -> None:
