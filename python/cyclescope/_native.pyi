@@ -1118,6 +1118,9 @@ class Retention:
     @property
     def pause_ms(self) -> float:
         """How long the search paused the program, in milliseconds."""
+    @property
+    def time(self) -> float:
+        """When the objects were inspected, in seconds since 1970."""
     def to_html(self) -> str:
         """A self-contained HTML page: each path step by step."""
     def to_text(self) -> str:

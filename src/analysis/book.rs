@@ -34,6 +34,10 @@ const BEYOND: f64 = 1.5;
 /// A group is diagnosed again when there are more samples by this part.
 const AGAIN: usize = 4;
 
+/// So many in a group, at least this part of all, may be others' than those that were told.
+const SOME: u64 = 8;
+const CAME: f64 = 0.125;
+
 /// A group has grown by this part at least when it is looked at again before that.
 const MORE_OF_GROUP: u64 = 8;
 
@@ -339,10 +343,9 @@ impl Book {
                 .get(&told.key)
                 .copied()
                 .unwrap_or_default();
-            let is_due = number - last >= WINDOW.max(last / AGAIN);
+            let is_due = number - last >= WINDOW.max(last / AGAIN) && self.is_due(&told.key, group);
             if due.iter().all(|(it, _)| it.key != told.key)
-                && is_due
-                && self.is_due(&told.key, group)
+                && (is_due || self.many_came(&told.key, group))
             {
                 told.is_growing = false;
                 due.push((told, grouping));
@@ -360,6 +363,20 @@ impl Book {
             self.looked_at.insert(group.key.clone(), looked_at);
         }
         due
+    }
+
+    /// True if so many have come into a group since it was seen who keeps them that these may be others'.
+    fn many_came(&self, key: &Key, group: &Group<Name>) -> bool {
+        let looks = self.left().filter_map(|told| match &told.followed {
+            Followed::Group {
+                key: own,
+                looked_at,
+                ..
+            } if own == key => Some(*looked_at),
+            _ => None,
+        });
+        let came = looks.min().map_or(0, |at| group.came_since(at));
+        came >= SOME && came as f64 >= CAME * group.came_since(0) as f64
     }
 
     /// True if the last look at a group is long ago, or there is so much of it by now that one may be told.

@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::Inspector;
 use super::busy::busy;
+use super::inspector::now;
 use super::keepers::{Keeper, Keepers, Search};
 use super::live::{Depth, Live};
 use super::naming::Naming;
@@ -129,6 +130,7 @@ impl Inspector {
         drop(naming);
         drop(live);
         number_objects(&mut retention);
+        (retention.process, retention.time) = (self.process_to_tell(py), now());
         retention.pause_ms = started.elapsed().as_secs_f64() * 1000.0;
         Ok(retention)
     }

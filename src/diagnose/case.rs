@@ -286,6 +286,13 @@ impl<'a> Case<'a> {
         })
     }
 
+    /// True for a variable that an inner function of its function uses, also if that function is gone: it is in a cell.
+    pub fn is_in_cell(&self, variable: EdgeIndex) -> bool {
+        let hops = self.graph[variable].through.iter();
+        hops.map(|hop| &hop.onwards)
+            .any(|name| matches!(name, ReferenceName::Attribute(name) if name == "cell_contents"))
+    }
+
     /// The object before a position of the cycle.
     pub fn before(&self, position: usize) -> &'a LeakNode {
         let length = self.cycle.nodes.len();

@@ -264,6 +264,10 @@ impl Case<'_> {
             return "`cancel()` the Task while its event loop runs, so that its coroutine ends"
                 .to_owned();
         }
+        // A handle of an event loop with no callback is called all the same (Lib/asyncio/events.py).
+        if matches!(class, "Handle" | "TimerHandle") && matches!(attribute, "_callback" | "_args") {
+            return format!("`cancel()` the {class} when it is no longer needed");
+        }
         if attribute == "_callbacks[0]" {
             return format!("give the {kept} to the `remove_done_callback()` of the {class}");
         }

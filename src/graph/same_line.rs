@@ -63,10 +63,14 @@ fn of_one_line<'a>(
             &graph[from].description.place,
         ))
     };
+    // The exceptions that one function has caught are of whatever class; those of another function are another line's.
     let handler = caught_in(graph, edge);
-    let same = graph.edge_indices().filter(|&other| {
-        line(other) == line(edge) || handler.is_some() && caught_in(graph, other) == handler
-    });
+    let same = graph
+        .edge_indices()
+        .filter(|&other| match (handler, caught_in(graph, other)) {
+            (Some(own), Some(others)) => own == others,
+            _ => line(other) == line(edge),
+        });
     let all: Vec<(EdgeIndex, BTreeSet<Stored<'_>>)> = same
         .map(|other| (other, stored_code(graph, other)))
         .collect();

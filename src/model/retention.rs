@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::report::Step;
+use super::report::{Process, Step};
 
 /// The version of the JSON.
 const SCHEMA: u32 = 1;
@@ -45,6 +45,12 @@ pub struct Retention {
     pub notes: Vec<String>,
     /// How long the search paused the program, in milliseconds.
     pub pause_ms: f64,
+    /// The process that was inspected.
+    #[serde(default)]
+    pub process: Process,
+    /// When it was inspected, in seconds since 1970.
+    #[serde(default)]
+    pub time: f64,
 }
 
 /// An object asked about.

@@ -40,7 +40,9 @@ class! {
             /// Remarks about the result.
             notes: Vec<String>,
             /// How long the search paused the program, in milliseconds.
-            pause_ms: f64;
+            pause_ms: f64,
+            /// When the objects were inspected, in seconds since 1970.
+            time: f64;
 
         /// Read a result that :meth:`to_json` wrote.
         ///

@@ -337,3 +337,23 @@ def test_gradients_that_are_cleared_by_hand_are_not_told_of(way: str) -> None:
                 clear(weight)
             monitor.step()
     assert monitor.found == []
+
+
+def test_what_begins_later_is_not_the_owners_that_was_told() -> None:
+    first: list[torch.Tensor] = []
+    second: list[torch.Tensor] = []
+    with cyclescope.watch_growth(every=1, devices="any", max_share=float("inf")) as monitor:
+        for step in range(160):
+            first.append(torch.ones(64, 64))
+            if step >= 120:
+                second.append(torch.ones(256, 64))
+            monitor.step()
+            if step == 110:
+                assert "100 % explained by `first`" in monitor.headline
+    (share,) = re.findall(r": (\d+) % explained by `first`", monitor.headline)
+    true = bytes_of_list(first) / (bytes_of_list(first) + bytes_of_list(second))
+    assert float(share) <= 100 * true + 15
+
+
+def bytes_of_list(tensors: list[torch.Tensor]) -> int:
+    return sum(tensor.nbytes for tensor in tensors)

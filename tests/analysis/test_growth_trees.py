@@ -64,6 +64,29 @@ def test_a_search_tree_has_one_owner(
     assert "100 % explained" in monitor.headline
 
 
+def test_a_chain_of_exceptions_is_told_once_by_who_keeps_the_last() -> None:
+    class Job:
+        last: Exception | None = None
+
+        def run(self) -> None:
+            batch = torch.ones(64, 64)
+            try:
+                raise RuntimeError(len(batch)) from self.last
+            except RuntimeError as error:
+                self.last = error
+
+    job = Job()
+    monitor = monitor_of_all()
+    with monitor:
+        for _ in range(60):
+            job.run()
+            monitor.step()
+    (growth,) = monitor.found
+    assert growth.pattern == "exceptions-kept"
+    assert growth.owner.endswith(".last")
+    assert growth.bytes_per_step == pytest.approx(16 * KIB, rel=0.05)
+
+
 def test_a_tree_that_stays_is_not_the_owner_of_what_its_leaves_collect() -> None:
     class Block:
         def __init__(self, depth: int) -> None:

@@ -252,3 +252,64 @@ def test_what_cancelled_a_task_is_kept_by_the_task() -> None:
     assert f"A Task keeps the {kept} that it ended with" in leak.advice
     assert "with_traceback" not in leak.advice
     assert "`Server.jobs`" in leak.advice
+
+
+def test_a_variable_that_an_inner_function_uses_is_not_to_be_deleted() -> None:
+    def attempt() -> Callable[[], str]:
+        batch = numpy.zeros(5000)
+        kept = None
+        try:
+            fail(batch)
+        except ValueError as error:
+            kept = error
+        return lambda: type(kept).__name__
+
+    assert attempt()() == "ValueError"
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert "captured variable `kept`" in leak.advice
+    assert "elete" not in leak.advice
+
+
+def test_functions_that_each_keep_their_exception_are_leaks_of_their_own() -> None:
+    def load(batch: Any) -> str:
+        kept = None
+        try:
+            fail(batch)
+        except ValueError as error:
+            kept = error
+        return type(kept).__name__
+
+    def save(batch: Any) -> str:
+        failure = None
+        try:
+            fail(batch)
+        except ValueError as error:
+            failure = error
+        return type(failure).__name__
+
+    def both() -> None:
+        batch = numpy.zeros(5000)
+        load(batch)
+        save(batch)
+
+    both()
+    leaks = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    cuts = sorted([cut.edge for cut in leak.cuts] for leak in leaks)
+    assert cuts == [["local 'failure'"], ["local 'kept'"]]
+
+
+class Service:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.batch = numpy.zeros(5000)
+        self.timer = loop.call_later(100, self.tick)
+
+    def tick(self) -> None: ...
+
+
+def test_a_timer_of_a_loop_is_to_be_cancelled() -> None:
+    loop = asyncio.new_event_loop()
+    Service(loop)
+    loop.close()
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert "`cancel()` the TimerHandle" in leak.advice
+    assert "_callback` to None" not in leak.advice

@@ -570,3 +570,34 @@ class Template:
     (line,) = [n for n, line in enumerate(text.splitlines(), 1) if "# here" in line]
     assert leak.source is not None
     assert leak.source.marked == line
+
+
+DECORATED = """
+import functools
+import numpy
+
+
+def traced(function):
+    @functools.wraps(function)
+    def inner(*arguments):
+        return function(*arguments)
+    return inner
+
+
+class Net:
+    def __init__(self):
+        self.weight = numpy.zeros(1024)
+
+        @traced
+        def scale(factor):
+            return self.weight * factor
+
+        self.scale = scale  # here
+"""
+
+
+def test_what_a_decorator_made_of_a_function_is_stored_where_its_name_is(modules: Modules) -> None:
+    (leak,) = leaks_of(module_of(DECORATED, modules).Net)
+    line = DECORATED[: DECORATED.index("self.scale = scale")].count("\n") + 1
+    assert leak.source is not None
+    assert leak.source.marked == line

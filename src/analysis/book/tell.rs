@@ -4,6 +4,7 @@ use super::{ALL, Book, FOLLOWED, Moment};
 use crate::analysis::grown::Diagnosis;
 use crate::analysis::told::{Finding, Followed, Origin, Told};
 use crate::diagnose::cohorts::Group;
+use crate::diagnose::growth::EXCEPTIONS_KEPT;
 use crate::diagnose::lengths::Line;
 use crate::model::growth::Growth;
 use crate::model::heap::without_line;
@@ -15,6 +16,15 @@ impl Book {
         // Who keeps tensors is told by these, and not by what else there is of them.
         let is_of_objects = matches!(found.from, Origin::Objects { .. } | Origin::Atoms(_));
         let owner = &found.diagnosis.owner;
+        let is_of_exceptions = ["traceback", "frame"].contains(&&*found.diagnosis.example);
+        if is_of_objects
+            && is_of_exceptions
+            && self
+                .left()
+                .any(|told| told.growth.pattern == EXCEPTIONS_KEPT.name)
+        {
+            return true;
+        }
         if is_of_objects
             && self
                 .left()

@@ -42,7 +42,7 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (frame, variable, function) = case.variable_after(position)?;
     let class = short(&exception.object.description.type_name);
     let plainly = frame.leads_to(exception.object);
-    let is_captured = case.is_captured(frame.object, variable);
+    let is_captured = case.is_captured(frame.object, variable) || case.is_in_cell(frame.edge);
     let kind = if is_captured { "captured" } else { "local" };
     let others = match plainly && !is_captured {
         true => others_with(case, &frame, exception.edge),

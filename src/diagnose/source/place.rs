@@ -8,7 +8,7 @@ use super::field::declared;
 use super::sources::{Source, Sources};
 use super::stores::{Store, is_constant};
 use super::syntax::{Syntax, lines};
-use super::written::{Fit, Match, Stored};
+use super::written::{Fit, Match, Stored, is_decorated};
 use crate::capture::{ClassSource, ReferenceName, is_library_file};
 use crate::diagnose::case::short;
 use crate::model::report::{Location, Node as Object, NodeKind};
@@ -234,7 +234,10 @@ fn one_put<'s>(found: &[Match<'s>]) -> Made<'s> {
 /// function.
 fn is_said(one: &Match<'_>, object: &Object) -> bool {
     let value = one.store.value.map_or("", |value| value.kind());
-    let is_given = value == "identifier" && one.fit == Fit::Maybe;
+    // What a decorator made of a function that is defined there is no argument.
+    let name = one.store.value.filter(|_| value == "identifier");
+    let is_own = name.is_some_and(|name| is_decorated(one.source.syntax, name));
+    let is_given = name.is_some() && !is_own && one.fit == Fit::Maybe;
     let is_function = object.label.starts_with("function ") && object.location.is_some();
     let is_taker = is_given && is_function;
     !is_library_file(one.source.file) && !is_taker

@@ -181,7 +181,7 @@ fn released(
         }));
     }
     if let Some(line) = handed_on(syntax, &read) {
-        return Err(format!("the exception is handed on in line {line}"));
+        return Err(format!("`{name}` is handed on in line {line}"));
     }
     let body = function
         .child_by_field_name("body")
@@ -341,7 +341,7 @@ fn deleted(
         .filter(|node| around(*node, &["as_pattern_target"]).is_none())
         .collect();
     if let Some(line) = handed_on(syntax, &reads) {
-        return Err(format!("the exception is handed on in line {line}"));
+        return Err(format!("`{name}` is handed on in line {line}"));
     }
     let (Some(first_use), Some(last_use)) = (uses.first(), uses.last()) else {
         return Err("it is never used".into());

@@ -398,6 +398,18 @@ fn only_class<'s>(syntax: &'s Syntax, name: &str) -> Option<Node<'s>> {
     defined(syntax, name).pop()
 }
 
+/// True for the name of a function with a decorator that stands in the same scope.
+pub fn is_decorated(syntax: &Syntax, name: Node<'_>) -> bool {
+    let within = scope(name).unwrap_or_else(|| syntax.root());
+    let bindings = syntax.bindings(within, syntax.of(name));
+    bindings.iter().any(|binding| {
+        let parent = binding.parent();
+        parent.is_some_and(|parent| {
+            parent.kind() == "function_definition" && decorators(syntax, parent).next().is_some()
+        })
+    })
+}
+
 /// True for the name of a function that stands in the same scope.
 fn is_function(syntax: &Syntax, name: Node<'_>) -> bool {
     let within = scope(name).unwrap_or_else(|| syntax.root());

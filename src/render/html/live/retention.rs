@@ -4,7 +4,7 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::model::retention::{Keeper, Path, Retention, RootKind};
 use crate::model::words::{counted, grouped, name, place_within};
-use crate::render::html::live::{Page, as_text, folded, section};
+use crate::render::html::live::{Page, as_text, facts, folded, section};
 use crate::render::html::parts::{sentence, with_code};
 use crate::render::live_sentences::{LISTED, Removal, object, removals, verdict};
 use crate::render::outline::{End, is_chain, outline};
@@ -45,10 +45,12 @@ pub fn retention(retention: &Retention) -> String {
         notes.push(format!("{more} not shown."));
     }
     let lead = sentence(&verdict(retention));
+    let mut facts = facts(&retention.process, retention.time);
+    facts.push(("Pause", format!("{:.0} ms", retention.pause_ms)));
     Page {
         title,
         lead: html! { b { (name(&lead, NAME)) } (keepers(retention)) "." },
-        facts: vec![("Pause", format!("{:.0} ms", retention.pause_ms))],
+        facts,
         body: body(retention),
         notes,
         ..Page::default()
