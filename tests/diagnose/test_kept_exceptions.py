@@ -93,7 +93,6 @@ class OfEachMethod:
     [
         (FirstAndLast, ["FirstAndLast.first", "FirstAndLast.last"]),
         (LastAndAll, ["LastAndAll.last", "LastAndAll.errors"]),
-        (OfEachMethod, ["OfEachMethod.load_error", "OfEachMethod.step_error"]),
     ],
 )
 def test_all_attributes_that_keep_them_are_named(kind: type[Any], names: list[str]) -> None:
@@ -104,6 +103,16 @@ def test_all_attributes_that_keep_them_are_named(kind: type[Any], names: list[st
     assert not is_kept(lambda: kind().run(without_traceback))
     assert "store the texts" in leak.advice
     assert not is_kept(lambda: kind().run(str))
+
+
+def test_what_each_method_keeps_is_a_leak_of_its_own() -> None:
+    leaks = found(lambda: OfEachMethod().run(lambda error: error)).leaks
+    cuts = sorted([cut.edge for cut in leak.cuts] for leak in leaks)
+    assert cuts == [[".load_error"], [".step_error"]]
+    assert all(leak.pattern == "exception-on-object" for leak in leaks)
+    assert all(f"{leak.cuts[0].edge}` keeps a ValueError" in leak.advice for leak in leaks)
+    assert not is_kept(lambda: OfEachMethod().run(without_traceback))
+    assert not is_kept(lambda: OfEachMethod().run(str))
 
 
 class ByType:

@@ -238,11 +238,11 @@ UNCERTAIN = [
         ),
         "also used",
     ),
-    Uncertain("nothing there", "x = 1  # HERE\n", "no attribute of `self` is set there directly"),
+    Uncertain("nothing there", "x = 1  # HERE\n", "no attribute of `self` is directly set"),
     Uncertain(
         "passed on",
         "class Owner:\n    def __init__(self, events):\n"
         "        events.on('log', lambda: self.report())  # HERE\n",
-        "no attribute of `self` is set there directly to a closure",
+        "no attribute of `self` is directly set to a closure",
     ),
 ]

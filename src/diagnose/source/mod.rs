@@ -445,8 +445,8 @@ fn candidate(syntax: &Syntax, line: usize, name: Option<&str>) -> Result<Candida
         });
     }
     found.pop().ok_or_else(|| {
-        "no attribute of `self` is set there directly to a closure over `self` or to a bound method, and no exception, \
-         frame or `with pytest.raises(…) as` is kept directly in a variable".into()
+        "no attribute of `self` is directly set to a closure over `self` or a bound method, and no variable directly keeps \
+         an exception, frame or `with pytest.raises(…) as`".into()
     })
 }
 
