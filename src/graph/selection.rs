@@ -80,6 +80,8 @@ pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
         cycle = short;
         path = path_to(snapshot, buffer, &back, |object| members.contains(&object)).unwrap_or(path);
     }
+    // Its last object is of the cycle.
+    path.pop();
     path.reverse();
 
     let mut selection = Selection::default();
