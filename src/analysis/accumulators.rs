@@ -407,8 +407,8 @@ impl Live<'_> {
         Some(open.close(node, left))
     }
 
-    /// The first link of the chain that a way leads along, if it does: instances or exceptions of one class, tuples, functions of one code. The
-    /// newest links have no age yet, so that the last that all have in common lies behind them.
+    /// The first link of the chain that a way leads along, if it does: instances or exceptions of one class, tuples,
+    /// functions of one code. The newest links have no age yet, so that the last that all have in common lies behind them.
     fn head_of_chain(&self, inspector: &Inspector, way: &[u32]) -> Option<u32> {
         let kind_of_link = |node: &u32| {
             let object = self.object(*node)?;

@@ -34,9 +34,9 @@ const BEYOND: f64 = 1.5;
 /// A group is diagnosed again when there are more samples by this part.
 const AGAIN: usize = 4;
 
-/// So many in a group, at least this part of all, may be others' than those that were told.
+/// So many by which a group has grown, at least this part of all, may be others' than those that were told.
 const SOME: u64 = 8;
-const CAME: f64 = 0.125;
+const LATELY_GROWN: f64 = 0.125;
 
 /// A group has grown by this part at least when it is looked at again before that.
 const MORE_OF_GROUP: u64 = 8;
@@ -345,7 +345,7 @@ impl Book {
                 .unwrap_or_default();
             let is_due = number - last >= WINDOW.max(last / AGAIN) && self.is_due(&told.key, group);
             if due.iter().all(|(it, _)| it.key != told.key)
-                && (is_due || self.many_came(&told.key, group))
+                && (is_due || self.has_grown_since_look(&told.key, group))
             {
                 told.is_growing = false;
                 due.push((told, grouping));
@@ -365,8 +365,8 @@ impl Book {
         due
     }
 
-    /// True if so many have come into a group since it was seen who keeps them that these may be others'.
-    fn many_came(&self, key: &Key, group: &Group<Name>) -> bool {
+    /// True if a group has grown by so many since it was seen who keeps them that these may be others'.
+    fn has_grown_since_look(&self, key: &Key, group: &Group<Name>) -> bool {
         let looks = self.left().filter_map(|told| match &told.followed {
             Followed::Group {
                 key: own,
@@ -375,8 +375,8 @@ impl Book {
             } if own == key => Some(*looked_at),
             _ => None,
         });
-        let came = looks.min().map_or(0, |at| group.came_since(at));
-        came >= SOME && came as f64 >= CAME * group.came_since(0) as f64
+        let grown = looks.min().map_or(0, |at| group.grown_since(at));
+        grown >= SOME && grown as f64 >= LATELY_GROWN * group.grown_since(WARM_UP) as f64
     }
 
     /// True if the last look at a group is long ago, or there is so much of it by now that one may be told.

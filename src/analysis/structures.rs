@@ -74,8 +74,8 @@ impl Live<'_> {
         all
     }
 
-    /// All, with what is below a head added to another tree that refers to objects of it: a variable may hold any object of
-    /// a tree.
+    /// All, with what is below the object of a variable added to another tree that refers to it: a variable may hold any
+    /// object of a tree.
     fn without_inner(
         &self,
         inspector: &Inspector,
@@ -99,6 +99,9 @@ impl Live<'_> {
             (lasts, !is_variable, found[head].members.len())
         });
         for (at, &head) in order.iter().enumerate() {
+            if Some(ways[&head].len()) != shortest {
+                continue;
+            }
             // Where objects refer to their parents, those above the head are nearer to it than to their own.
             let links = found[&head].links.iter().copied().take(LINKS);
             let some: Vec<u32> = std::iter::once(head).chain(links).collect();

@@ -286,7 +286,7 @@ impl<'a> Case<'a> {
         })
     }
 
-    /// True for a variable that an inner function of its function uses, also if that function is gone: it is in a cell.
+    /// True for a variable that an inner function or comprehension uses, also if that is gone: it is in a cell.
     pub fn is_in_cell(&self, variable: EdgeIndex) -> bool {
         let hops = self.graph[variable].through.iter();
         hops.map(|hop| &hop.onwards)

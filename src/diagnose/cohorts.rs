@@ -108,6 +108,14 @@ impl<N: Copy + Eq + Hash> Group<N> {
         came.count() as u64
     }
 
+    /// By how many more there are than at a sample.
+    pub fn grown_since(&self, sample: usize) -> u64 {
+        let then = self.totals.get(sample).map_or(0, |total| total.0);
+        self.totals
+            .last()
+            .map_or(0, |now| now.0.saturating_sub(then))
+    }
+
     /// By how many times those are larger by which the group has grown since a sample than those before, in the mean.
     pub fn larger_since(&self, sample: usize) -> f64 {
         let before = self.mean(WARM_UP, sample);

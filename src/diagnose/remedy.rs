@@ -201,6 +201,12 @@ impl Case<'_> {
             (Kind::Frame, Name::Local(variable)) => {
                 let label = owner.description.label.as_str();
                 let function = label.strip_prefix("frame of ").unwrap_or(label);
+                if self.is_in_cell(edge) {
+                    return format!(
+                        "do not keep the {kept} in `{variable}`, which an inner function or comprehension of `{function}` \
+                         uses"
+                    );
+                }
                 let whose = match owner.is_library() {
                     true => ", which is a library's function",
                     false => "",
@@ -265,7 +271,10 @@ impl Case<'_> {
                 .to_owned();
         }
         // A handle of an event loop with no callback is called all the same (Lib/asyncio/events.py).
-        if matches!(class, "Handle" | "TimerHandle") && matches!(attribute, "_callback" | "_args") {
+        let of_loop = ["asyncio.events.Handle", "asyncio.events.TimerHandle"];
+        if of_loop.contains(&owner.description.type_name.as_str())
+            && matches!(attribute, "_callback" | "_args")
+        {
             return format!("`cancel()` the {class} when it is no longer needed");
         }
         if attribute == "_callbacks[0]" {

@@ -279,6 +279,19 @@ def test_a_variable_that_an_inner_function_uses_is_not_to_be_deleted() -> None:
     assert "elete" not in leak.advice
 
 
+def test_a_frame_that_an_inner_function_uses_is_not_to_be_deleted() -> None:
+    def attempt() -> Callable[[], int]:
+        batch = numpy.zeros(5000)
+        frame = sys._getframe()
+        assert len(batch)
+        return lambda: frame.f_lineno
+
+    assert attempt()() > 0
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert "Do not keep the frame in `frame`, which an inner function" in leak.advice
+    assert "elete" not in leak.advice
+
+
 def test_functions_that_each_keep_their_exception_are_leaks_of_their_own() -> None:
     def load(batch: Any) -> str:
         kept = None
@@ -322,3 +335,19 @@ def test_a_timer_of_a_loop_is_to_be_cancelled() -> None:
     (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     assert "`cancel()` the TimerHandle" in leak.advice
     assert "_callback` to None" not in leak.advice
+
+
+class TimerHandle:
+    """As asyncio's, but for `cancel`."""
+
+    def __init__(self) -> None:
+        self.batch = numpy.zeros(5000)
+        self._callback = self.tick
+
+    def tick(self) -> None: ...
+
+
+def test_a_class_of_the_same_name_has_no_method_to_cancel() -> None:
+    TimerHandle()
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert "cancel" not in leak.advice

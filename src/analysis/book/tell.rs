@@ -4,7 +4,6 @@ use super::{ALL, Book, FOLLOWED, Moment};
 use crate::analysis::grown::Diagnosis;
 use crate::analysis::told::{Finding, Followed, Origin, Told};
 use crate::diagnose::cohorts::Group;
-use crate::diagnose::growth::EXCEPTIONS_KEPT;
 use crate::diagnose::lengths::Line;
 use crate::model::growth::Growth;
 use crate::model::heap::without_line;
@@ -16,15 +15,6 @@ impl Book {
         // Who keeps tensors is told by these, and not by what else there is of them.
         let is_of_objects = matches!(found.from, Origin::Objects { .. } | Origin::Atoms(_));
         let owner = &found.diagnosis.owner;
-        let is_of_exceptions = ["traceback", "frame"].contains(&&*found.diagnosis.example);
-        if is_of_objects
-            && is_of_exceptions
-            && self
-                .left()
-                .any(|told| told.growth.pattern == EXCEPTIONS_KEPT.name)
-        {
-            return true;
-        }
         if is_of_objects
             && self
                 .left()
@@ -52,17 +42,23 @@ impl Book {
         })
     }
 
-    /// True for tensors of an owner whose objects were told: these are told no longer, as they are the same growth.
+    /// True for tensors of an owner whose objects were told: these are told no longer, as they are the same growth, unless
+    /// the tensors are withdrawn.
     pub fn replaces_objects(&mut self, found: &Finding) -> bool {
         if !matches!(found.from, Origin::Group(_)) {
             return false;
         }
         let owner = without_line(&found.diagnosis.owner);
+        let types = &mut self.types;
         let before = self.told.len();
-        self.told.retain(|told| {
-            told.is_cleared
-                || !matches!(told.followed, Followed::Objects { .. })
-                || without_line(&told.growth.owner) != owner
+        self.told.retain(|told| match &told.followed {
+            Followed::Objects { ty, .. }
+                if !told.is_cleared && without_line(&told.growth.owner) == owner =>
+            {
+                types.set_told(ty, false);
+                false
+            }
+            _ => true,
         });
         self.told.len() < before
     }

@@ -50,8 +50,12 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
          `sys.exc_info()` returns one, and the traceback keeps the function's frame and all its \
          variables."
     ));
-    Some(finding.remedy(frame.edge, case.removal(frame.edge)).code(
-        format!("{variable} = sys.exc_info()\n..."),
-        format!("{variable} = sys.exc_info()\ntry:\n    ...\nfinally:\n    del {variable}"),
-    ))
+    let finding = finding.remedy(frame.edge, case.removal(frame.edge));
+    Some(match case.is_in_cell(frame.edge) {
+        true => finding,
+        false => finding.code(
+            format!("{variable} = sys.exc_info()\n..."),
+            format!("{variable} = sys.exc_info()\ntry:\n    ...\nfinally:\n    del {variable}"),
+        ),
+    })
 }

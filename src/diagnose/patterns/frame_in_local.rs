@@ -33,7 +33,7 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         },
     ))
     .remedy(frame.edge, case.removal(frame.edge));
-    Some(if own {
+    Some(if own && !case.is_in_cell(frame.edge) {
         finding.code(
             format!("{variable} = inspect.currentframe()\n..."),
             format!(

@@ -60,7 +60,7 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         ("self", Some(_)) => finding,
         _ => finding.remedy(frame.edge, case.removal(frame.edge)),
     };
-    Some(if plainly {
+    Some(if plainly && !case.is_in_cell(frame.edge) {
         finding.code(
             format!("{variable} = ...\n..."),
             format!("{variable} = ...\ntry:\n    ...\nfinally:\n    del {variable}"),
