@@ -15,7 +15,7 @@ use super::preference::{
     LIBRARY, PLUMBING, WAY_BACK, WAY_FORTH, captures_object, is_content, keeps_container,
     preference,
 };
-use super::same_line::{alike, is_item, is_made_again, is_traceback, is_way_back};
+use super::same_line::{alike, is_item, is_traceback, is_way_back, made_again};
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 
@@ -332,7 +332,8 @@ fn candidates(
         candidates.retain(|&(rank, ..)| rank < PLUMBING);
     }
     if candidates.len() > 1 {
-        candidates.retain(|&(.., edge)| !is_made_again(graph, edge));
+        let again = made_again(graph, candidates.iter().map(|&(.., edge)| edge));
+        candidates.retain(|(.., edge)| !again.contains(edge));
     }
     // What the program wants to keep is not cut as long as another reference of the program can be. Those of a class
     // are none: it needs its attributes, and is a cycle anyhow.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use petgraph::Direction;
 use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::visit::EdgeRef;
+use rustc_hash::FxHashSet;
 
 use super::leak_graph::LeakGraph;
 use super::preference::points_back;
@@ -137,9 +138,9 @@ pub(super) fn is_traceback(graph: &LeakGraph, edge: EdgeIndex) -> bool {
 ///
 /// Only `raise error` adds a second traceback for one frame (`PyTraceBack_Here` in Python/traceback.c); `raise` alone adds
 /// none.
-pub(super) fn is_made_again(graph: &LeakGraph, edge: EdgeIndex) -> bool {
+fn is_made_again(graph: &LeakGraph, edge: EdgeIndex) -> bool {
     let is_named = |edge: EdgeIndex, name: &str| matches!(&graph[edge].name, ReferenceName::Attribute(it) if it == name);
-    let is_part = |edge: EdgeIndex| is_traceback(graph, edge) || is_named(edge, "tb_next");
+    let is_part = |edge: EdgeIndex| leads_to_traceback(graph, edge);
     if !is_part(edge) {
         return false;
     }
@@ -167,6 +168,37 @@ pub(super) fn is_made_again(graph: &LeakGraph, edge: EdgeIndex) -> bool {
         .filter_map(|it| target(it, "tb_frame"))
         .filter(|&frame| !frames.insert(frame));
     twice.any(|frame| graph.contains_edge(frame, exception))
+}
+
+/// True for the reference of an exception to its traceback, or of a traceback to the next.
+fn leads_to_traceback(graph: &LeakGraph, edge: EdgeIndex) -> bool {
+    is_traceback(graph, edge)
+        || matches!(&graph[edge].name, ReferenceName::Attribute(name) if name == "tb_next")
+}
+
+/// Those of some references, in their order, of which [`is_made_again`] is true. It is asked once for the tracebacks that
+/// follow each other: a deep recursion has a thousand.
+pub(super) fn made_again(
+    graph: &LeakGraph,
+    edges: impl Iterator<Item = EdgeIndex>,
+) -> FxHashSet<EdgeIndex> {
+    let mut found = FxHashSet::default();
+    // The traceback that the last of them leads to.
+    let mut last: Option<(NodeIndex, bool)> = None;
+    for edge in edges.filter(|&edge| leads_to_traceback(graph, edge)) {
+        let Some((from, to)) = graph.edge_endpoints(edge) else {
+            continue;
+        };
+        let is_again = match last {
+            Some((traceback, is_again)) if traceback == from => is_again,
+            _ => is_made_again(graph, edge),
+        };
+        last = Some((to, is_again));
+        if is_again {
+            found.insert(edge);
+        }
+    }
+    found
 }
 
 pub(super) fn is_way_back(graph: &LeakGraph, edge: EdgeIndex) -> bool {
