@@ -1,6 +1,7 @@
 //! Which objects are new: made since some moment.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use pyo3::ffi;
@@ -22,6 +23,9 @@ const ROUNDS: usize = 3;
 /// So many objects' epochs are remembered over full collections at most.
 const REMEMBERED: usize = 4_000_000;
 
+/// So many boundaries from before the last full collection are kept at most.
+const PASSED: usize = 1024;
+
 /// Epochs, told apart by the order of the objects in the lists of the collector.
 ///
 /// A collection moves what is alive to the end of an older generation's list (`gc_list_merge` in
@@ -33,7 +37,8 @@ const REMEMBERED: usize = 4_000_000;
 /// A full collection changes that order: what it reaches late it puts to the end (`move_unreachable`). So the epochs of
 /// objects are written down before (`Epochs::before_full`), and there is a new boundary afterwards
 /// (`Epochs::after_full`); objects stay where they are in memory, so an address that lies before that
-/// boundary is that of the same object. If a full collection was not told, or `gc.freeze()` and `gc.unfreeze()` changed
+/// boundary is that of the same object. An earlier boundary stays where it is, since something outside of the heap
+/// refers to it: what lay behind it still does. If a full collection was not told, or `gc.freeze()` and `gc.unfreeze()` changed
 /// the order, nothing is said of earlier epochs.
 ///
 /// An object that is tracked anew, such as a dict that gets its first list, counts as made then: before, it was in no
@@ -42,6 +47,8 @@ const REMEMBERED: usize = 4_000_000;
 pub struct Epochs {
     /// Since the last full collection, the first one first.
     boundaries: RefCell<Vec<Boundary>>,
+    /// The last ones from before that collection, the first one first: no object of their epochs lies before them.
+    passed: RefCell<VecDeque<Boundary>>,
     /// The epochs of objects before the first boundary, by address, without those made before all epochs. Some
     /// of the objects may be gone.
     earlier: RefCell<FxHashMap<usize, Epoch>>,
@@ -121,6 +128,7 @@ impl Epochs {
 
     fn clear(&self) {
         self.boundaries.borrow_mut().clear();
+        self.passed.borrow_mut().clear();
         self.earlier.take();
         self.last_earlier.set(BEFORE);
     }
@@ -155,7 +163,11 @@ impl Epochs {
         let (Some(state), Some(epoch)) = (&gc.state, self.current()) else {
             return;
         };
-        self.boundaries.borrow_mut().clear();
+        let mut passed = self.passed.borrow_mut();
+        passed.extend(self.boundaries.borrow_mut().drain(..));
+        let too_many = passed.len().saturating_sub(PASSED);
+        passed.drain(..too_many);
+        drop(passed);
         let (Ok(object), Ok(order), Some(young)) =
             (empty_list(py), order(py, gc, state), state.objects(py, 1))
         else {
@@ -212,8 +224,14 @@ impl Epochs {
         let recent = earlier.iter().filter(|&(_, &epoch)| epoch >= since);
         let recent: FxHashSet<usize> = recent.map(|(&address, _)| address).collect();
         let base = self.boundaries.borrow().first()?.object.as_ptr();
+        let passed = self.passed.borrow();
+        let end = passed.iter().find(|boundary| boundary.epoch == since);
+        let end = end.map(|boundary| boundary.object.as_ptr());
         let mut is_behind = true;
         state.walk_back(py, |object, generation| {
+            if Some(object) == end {
+                return ControlFlow::Break(());
+            }
             if object == base {
                 is_behind = false;
             } else if is_behind || recent.contains(&(object as usize)) {
