@@ -66,9 +66,13 @@ class! {
         ///     count: Maximum number of rows.
         ///
         /// Raises:
-        ///     ValueError: If ``by`` is none of these.
+        ///     ValueError: If ``by`` is none of these, or ``count`` is no number.
         #[pyo3(name = "top", signature = (by="owner", count=20))]
-        fn table(&self, by: &str, count: usize) -> PyResult<Table> {
+        fn table(
+            &self,
+            by: &str,
+            #[pyo3(from_py_with = number_of_rows)] count: usize,
+        ) -> PyResult<Table> {
             let by = By::from_str(by).map_err(PyValueError::new_err)?;
             Ok(self.top(by, count))
         }
@@ -125,6 +129,17 @@ class! {
             )
         }
     }
+}
+
+fn number_of_rows(count: &Bound<'_, PyAny>) -> PyResult<usize> {
+    count.extract().map_err(|_| {
+        let given = count
+            .repr()
+            .map_or_else(|_| "this".to_owned(), |it| it.to_string());
+        PyValueError::new_err(format!(
+            "count must be a number of rows, 0 or more, not {given}"
+        ))
+    })
 }
 
 #[pymethods]

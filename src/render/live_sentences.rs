@@ -230,6 +230,11 @@ pub fn is_clean(report: &GrowthReport) -> bool {
         && resident_not_explained(report).is_none()
 }
 
+/// True for growing objects of Python's, which may keep tensors.
+fn is_of_objects(grown: &Grown) -> bool {
+    grown.growth.objects > 0 && !grown.growth.is_of_process()
+}
+
 fn of_tensors(report: &GrowthReport) -> String {
     if let Some(note) = report.notes.first() {
         return note.clone();
@@ -295,7 +300,7 @@ fn of_tensors(report: &GrowthReport) -> String {
                 "how much of it the graphs of what grows below keep is not known"
             }
             // Objects may keep tensors.
-            false if report.found.iter().any(|it| it.growth.objects > 0) => {
+            false if report.found.iter().any(is_of_objects) => {
                 "how much of it the objects below keep is not known"
             }
             false => "what grows below is less than 1 % of it",
@@ -307,6 +312,9 @@ fn of_tensors(report: &GrowthReport) -> String {
         parts.push(format!("{more:.0} % by {owners}"));
     }
     let rest = match left > 0.0 {
+        true if report.found.iter().any(is_of_objects) => {
+            format!(", {left:.0} % not, or by objects that keep tensors")
+        }
         true => format!(", {left:.0} % not"),
         false => String::new(),
     };
@@ -530,6 +538,12 @@ mod tests {
              `losses`, 3 % not (20 samples)"
         );
         let mut many = report.clone();
+        many.found[2].growth.objects = 117;
+        assert!(
+            growth_headline(&many)
+                .contains(", 3 % not, or by objects that keep tensors (20 samples)")
+        );
+        many.found[2].growth.objects = 0;
         many.found.extend_from_within(..2);
         let shares = [200, 200, 200, 100, 100];
         let owners = many.found.iter_mut().zip(shares);

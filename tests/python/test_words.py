@@ -126,6 +126,14 @@ def test_an_uncaught_error_suggests_once() -> None:
             "max_share must be a positive number, not '1%'",
         ),
         (
+            lambda: cyclescope.heap().top(count="10"),  # type: ignore[arg-type]
+            "count must be a number of rows, 0 or more, not '10'",
+        ),
+        (
+            lambda: cyclescope.heap().top(count=-1),
+            "count must be a number of rows, 0 or more, not -1",
+        ),
+        (
             lambda: cyclescope.watch_growth(min_bytes="1 MiB"),  # type: ignore[arg-type]
             "min_bytes must be a number of bytes, 0 or more, not '1 MiB'",
         ),
@@ -137,7 +145,7 @@ def test_an_uncaught_error_suggests_once() -> None:
     ],
 )
 def test_a_wrong_argument(call: Callable[[], object], sentence: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+    with pytest.raises(ValueError, match=rf"^{re.escape(sentence)}(\n|$)"):
         call()
 
 

@@ -11,18 +11,18 @@ const NAME: usize = 56;
 /// A few lines and the table of owners.
 pub fn heap(heap: &Heap) -> String {
     let mut out = Lines::new(false);
-    out.wrapped(
-        Ink::Strong,
-        "",
-        &format!(
-            "{} with {} hold {} on devices and {} on the host, in {}.",
-            counted(heap.objects, "object", "objects"),
-            counted(heap.references, "reference", "references"),
+    let objects = counted(heap.objects, "object", "objects");
+    let references = counted(heap.references, "reference", "references");
+    let summary = match heap.buffers.len() as u64 {
+        0 => format!("{objects} with {references} hold no tensors, arrays or other buffers."),
+        buffers => format!(
+            "{objects} with {references} hold {} on devices and {} on the host, in {}.",
             human_bytes(heap.device_bytes()),
             human_bytes(heap.host_bytes()),
-            counted(heap.buffers.len() as u64, "buffer", "buffers"),
+            counted(buffers, "buffer", "buffers"),
         ),
-    );
+    };
+    out.wrapped(Ink::Strong, "", &summary);
     if heap.unreachable > 0 {
         out.wrapped(
             Ink::Plain,
@@ -33,8 +33,12 @@ pub fn heap(heap: &Heap) -> String {
             ),
         );
     }
+    let owners = heap.top(By::Owner, 10);
+    if owners.rows.is_empty() && owners.devices.is_empty() && owners.notes.is_empty() {
+        return out.into_text();
+    }
     out.line("");
-    out.into_text() + &table(&heap.top(By::Owner, 10))
+    out.into_text() + &table(&owners)
 }
 
 /// The table, its rows as far as they are shown, and the notes.
@@ -78,4 +82,24 @@ pub fn table(table: &Table) -> String {
         out.wrapped(Ink::Strong, "Note: ", note);
     }
     out.into_text()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heap_without_buffers_has_no_table() {
+        let mut empty = Heap {
+            objects: 13_614,
+            references: 25_583,
+            ..Heap::default()
+        };
+        assert_eq!(
+            heap(&empty),
+            "13,614 objects with 25,583 references hold no tensors, arrays or other buffers.\n"
+        );
+        empty.notes.push("The sizes are estimates.".to_owned());
+        assert!(heap(&empty).ends_with("Note: The sizes are estimates.\n"));
+    }
 }
