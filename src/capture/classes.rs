@@ -35,6 +35,8 @@ pub struct ClassFacts {
     pub frozen: bool,
     /// As [`Description::own_setattr`](crate::capture::Description::own_setattr), of its instances.
     pub own_setattr: bool,
+    /// As [`Description::has_forward`](crate::capture::Description::has_forward), of its instances.
+    pub has_forward: bool,
 }
 
 /// The facts of the classes met lately.
@@ -76,6 +78,7 @@ impl Classes {
             weak_references: weak_references(builtins, class),
             frozen: is_frozen(builtins, class),
             own_setattr: mortal && has_own_setattr(builtins, class),
+            has_forward: mortal && method_called(builtins, class, "forward").is_some(),
         });
         if self.by_address.len() >= LIMIT {
             self.by_address.clear();
@@ -196,6 +199,22 @@ fn setattr_code<'py>(builtins: &Builtins, class: &Bound<'py, PyAny>) -> Option<B
     let setter =
         bases.find_map(|base| find_item("__setattr__", |f| class_items(builtins, &base, f)));
     function_code(builtins, &setter?)
+}
+
+/// The function that a class has or inherits under a name; not that of `torch.nn.Module` for modules without a `forward`,
+/// which raises `NotImplementedError`.
+pub(super) fn method_called<'py>(
+    builtins: &Builtins,
+    class: &Bound<'py, PyAny>,
+    name: &str,
+) -> Option<Bound<'py, PyAny>> {
+    let mro = builtins.type_mro.get(class);
+    let mut bases = mro.as_ref().map_or_else(Vec::new, items).into_iter();
+    let found = bases.find_map(|base| find_item(name, |f| class_items(builtins, &base, f)))?;
+    let code = function_code(builtins, &found);
+    let is_missing =
+        code.is_some_and(|it| qualname(&builtins.code_name, &it) == "_forward_unimplemented");
+    (!is_missing).then_some(found)
 }
 
 /// True if that is the program's, and does not seem to store just any attribute: it names an exception, or nothing that

@@ -52,6 +52,7 @@ pub fn describe(
         weak_references: class.weak_references,
         frozen: kind == ObjectKind::Instance && class.frozen,
         own_setattr: kind == ObjectKind::Instance && class.own_setattr,
+        has_forward: kind == ObjectKind::Instance && class.has_forward,
         standing: standing(builtins, kind, object),
         wraps: kind == ObjectKind::Function && wraps(builtins, object),
         free_variables,

@@ -4,6 +4,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::Standing;
+use super::classes::method_called;
 use super::places::qualname;
 use crate::cpython::instances::attributes;
 use crate::cpython::{Builtins, ObjectKind, class_items, find_item, items};
@@ -55,7 +56,9 @@ pub(super) fn standing(
     let is_hidden = own.iter().any(|(attribute, value)| {
         let is_kept = value.is(method);
         attribute == name && !is_kept
-            || attribute != name && is_kept && !in_classes(attribute).is_empty()
+            || attribute != name
+                && is_kept
+                && method_called(builtins, owner.get_type().as_any(), attribute).is_some()
     });
     match found.first().is_some_and(is_it) && !is_hidden {
         true => Standing::ByName,

@@ -144,6 +144,8 @@ pub struct Description {
     pub frozen: bool,
     /// True for an instance of a class of the program's with a `__setattr__` that may not store what is assigned.
     pub own_setattr: bool,
+    /// True for an instance of a class with a method `forward`.
+    pub has_forward: bool,
     /// Of a bound method.
     pub standing: Standing,
     /// True for a function that has the name of another, which it wraps (`functools.wraps`).
@@ -168,6 +170,7 @@ impl Description {
             weak_references: WeakReferences::Never,
             frozen: false,
             own_setattr: false,
+            has_forward: false,
             standing: Standing::default(),
             wraps: false,
             free_variables: Vec::new(),

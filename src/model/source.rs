@@ -49,6 +49,18 @@ pub struct Origin {
     pub files: Vec<String>,
 }
 
+impl Origin {
+    /// The same of the reference that keeps the owner.
+    pub fn of_keeper(&self) -> Self {
+        Self {
+            owner: self.keeper.clone(),
+            target: self.owner.clone(),
+            files: self.files.clone(),
+            ..Self::default()
+        }
+    }
+}
+
 /// Lines of a source file, and what stands out in one of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

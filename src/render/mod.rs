@@ -12,6 +12,7 @@ mod clusters;
 mod column;
 mod diagram;
 pub mod dot;
+mod growth_sentences;
 pub mod html;
 mod icicle;
 mod labels;

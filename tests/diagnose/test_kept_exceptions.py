@@ -351,3 +351,47 @@ def test_a_class_of_the_same_name_has_no_method_to_cancel() -> None:
     TimerHandle()
     (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     assert "cancel" not in leak.advice
+
+
+class Retried:
+    def __init__(self) -> None:
+        self.batch = numpy.zeros(5000)
+        self.latest: Any = None
+
+    def run(self) -> int:
+        failed = []
+        try:
+            fail(self.batch)
+        except ValueError as error:
+            failed.append(error)
+            self.latest = error
+        return len(failed)
+
+
+def test_the_line_that_keeps_an_exception_is_named_if_a_list_keeps_it_too() -> None:
+    Retried().run()
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert [cut.edge for cut in leak.cuts] == [".__traceback__"]
+    assert leak.source is not None
+    marked = leak.source.lines[leak.source.marked - leak.source.line]
+    assert marked.strip() == "self.latest = error"
+    assert leak.patch is None
+
+
+class Chosen:
+    """Without a `forward` of its class, to which deleting this one would lead back."""
+
+    def __init__(self, *, is_fast: bool) -> None:
+        self.batch = numpy.zeros(5000)
+        self.forward = self.fast if is_fast else self.slow
+
+    def fast(self) -> None: ...
+
+    def slow(self) -> None: ...
+
+
+def test_forward_is_replaced_only_where_the_class_has_one() -> None:
+    Chosen(is_fast=True)
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert leak.pattern == "bound-method-on-owner"
+    assert "look the method up when it is called" in leak.advice.lower()

@@ -133,20 +133,6 @@ def go():
         state = dict(error=None)
     return len(big)
 """,
-    "the traceback": """
-def step(big):
-    try:
-        raise ValueError
-    except ValueError as error:
-        result = Result()
-        result.error = error
-    return result
-
-def go():
-    kept = []
-    for _ in range(2):
-        kept.append(step(array()).error)
-""",
 }
 
 
@@ -164,6 +150,32 @@ def test_the_line_that_a_function_had_come_to_is_not_the_one_to_change(
     lead = report.to_html().split('class="lead"')[1].split("</p>")[0]
     assert ", at no_wrong_line.py" not in lead, lead
     assert not re.search(r"Fix: \S+\.py:\d+:", text), text
+
+
+def test_where_a_traceback_is_to_go_the_line_that_keeps_its_exception_is_named(
+    modules: Modules,
+) -> None:
+    leak, text = leak_of(
+        """
+def step(big):
+    try:
+        raise ValueError
+    except ValueError as error:
+        result = Result()
+        result.error = error
+    return result
+
+def go():
+    kept = []
+    for _ in range(2):
+        kept.append(step(array()).error)
+""",
+        modules,
+    )
+    assert "Set `__traceback__` of the ValueError to None" in text
+    assert leak.source is not None
+    marked = leak.source.lines[leak.source.marked - leak.source.line]
+    assert marked.strip() == "result.error = error"
 
 
 def test_what_a_class_of_a_library_sets_itself_is_not_to_be_removed(modules: Modules) -> None:

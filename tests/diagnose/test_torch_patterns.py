@@ -54,3 +54,23 @@ def test_shape_is_recognised(name: str) -> None:
     (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     assert leak.pattern == pattern
     assert advice in leak.advice
+
+
+@pytest.mark.parametrize("has_forward", [True, False])
+def test_forward_of_a_module_without_one_is_not_replaced(*, has_forward: bool) -> None:
+    torch = pytest.importorskip("torch")
+
+    class Chosen(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(50, 50)
+            self.forward = self.fast
+
+        def fast(self, batch: object) -> object:
+            return self.layer(batch)
+
+    if has_forward:
+        setattr(Chosen, "forward", Chosen.fast)  # noqa: B010
+    Chosen()
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert (leak.pattern == "forward-replaced") == has_forward

@@ -38,9 +38,8 @@ use crate::diagnose::case::{Case, CycleStep, short};
 use crate::diagnose::remedy::Finding;
 
 fn is_forward(step: &CycleStep<'_>) -> bool {
-    // A namespace or another object of a class without methods has no `forward` of its class's.
     step.object.description.kind == ObjectKind::Instance
-        && step.object.description.place.is_some()
+        && step.object.description.has_forward
         && matches!(step.name, ReferenceName::Attribute(name) if name == "forward")
         && matches!(
             step.next.description.kind,

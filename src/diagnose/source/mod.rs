@@ -97,6 +97,9 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
     let Some(cut) = leak.cuts.first().cloned() else {
         return;
     };
+    if show_keeper_of_exception(leak, &cut, sources) {
+        return;
+    }
     let nodes = &leak.graph.nodes;
     let (Some(from), Some(to)) = (
         nodes.get(cut.source as usize),
@@ -155,19 +158,7 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
                 show_taken(leak, sources);
             }
         }
-        Made::OneOf(statements) => {
-            let places = statements.iter().map(|(source, node)| Location {
-                file: source.file.to_owned(),
-                line: syntax::lines(*node).0 as u32,
-            });
-            let places: Vec<Location> = places.collect();
-            let sources = statements.iter();
-            let sources = sources.map(|(source, node)| shown(source.syntax, *node, source.file));
-            leak.candidate_sources = sources.collect::<Option<_>>().unwrap_or_default();
-            for like in leak.cuts.iter_mut().filter(|it| it.is_like(&cut)) {
-                like.candidates.clone_from(&places);
-            }
-        }
+        Made::OneOf(statements) => show_candidates(leak, &cut, &statements),
         Made::Class(name, location) => {
             place_cuts(leak, &cut, Some(name), Some(location));
         }
@@ -335,6 +326,60 @@ fn variable_of_exception<'a>(leak: &'a Leak, cut: &Cut) -> Option<Reference<'a>>
         edge: &before.edge,
         from: leak.graph.nodes.get(before.node? as usize)?,
     })
+}
+
+/// Shows where an attribute gets the exception whose traceback is to be cut, if the advice is about that attribute.
+fn show_keeper_of_exception(leak: &mut Leak, cut: &Cut, sources: &mut Sources) -> bool {
+    let kept_as = leak.origin.kept_as.as_deref().unwrap_or_default();
+    let (_, named) = first_code(leak).rsplit_once('.').unwrap_or_default();
+    let attribute = kept_as.strip_prefix('.').filter(|it| *it == named);
+    let Some(attribute) =
+        attribute.filter(|_| cut.edge == ".__traceback__" && leak.advice.text.contains("` keeps "))
+    else {
+        return false;
+    };
+    let Some(exception) = leak.graph.nodes.get(cut.source as usize) else {
+        return false;
+    };
+    let origin = leak.origin.of_keeper();
+    match made(
+        &origin,
+        attribute,
+        exception,
+        None,
+        sources,
+        &mut Vec::new(),
+    ) {
+        Made::Line(source, stored) => {
+            // What is to change is the exception, not the reference.
+            leak.source = shown(source.syntax, stored, source.file).map(|mut lines| {
+                show_around(&mut lines, source.syntax, stored);
+                lines
+            });
+        }
+        Made::OneOf(statements) => show_candidates(leak, cut, &statements),
+        Made::Class(..) | Made::Unknown => return false,
+    }
+    true
+}
+
+/// Gives the cuts that the same code made the places of all statements that may have.
+fn show_candidates(
+    leak: &mut Leak,
+    like: &Cut,
+    statements: &[(Source<'_>, tree_sitter::Node<'_>)],
+) {
+    let places = statements.iter().map(|(source, node)| Location {
+        file: source.file.to_owned(),
+        line: syntax::lines(*node).0 as u32,
+    });
+    let places: Vec<Location> = places.collect();
+    let sources = statements.iter();
+    let sources = sources.map(|(source, node)| shown(source.syntax, *node, source.file));
+    leak.candidate_sources = sources.collect::<Option<_>>().unwrap_or_default();
+    for cut in leak.cuts.iter_mut().filter(|it| it.is_like(like)) {
+        cut.candidates.clone_from(&places);
+    }
 }
 
 /// Shows where the program gives a bound method away, in the place of what keeps it.

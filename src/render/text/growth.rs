@@ -2,10 +2,11 @@
 
 use crate::model::growth::{Growth, GrowthReport};
 use crate::model::words::{counted, human_bytes};
-use crate::render::lines::{Ink, Lines};
-use crate::render::live_sentences::{
-    cleared, counters, growth_headline, is_clean, sampled, sentence, stopped,
+use crate::render::growth_sentences::{
+    cleared, counters, growth_headline, is_clean, sampled, stopped,
 };
+use crate::render::lines::{Ink, Lines};
+use crate::render::live_sentences::sentence;
 use crate::render::resident::advice_on_resident;
 
 /// The headline, the growing groups, one paragraph each, and the number of samples.

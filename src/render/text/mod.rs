@@ -23,4 +23,4 @@ pub use processes::table_of_processes;
 pub(super) use processes::{mib, mib_of, process_name};
 pub use retention::retention;
 
-pub use super::live_sentences::growth_headline;
+pub use super::growth_sentences::growth_headline;

@@ -9,12 +9,13 @@ use crate::diagnose::growth::{GARBAGE_ACCUMULATES, UNCOLLECTABLE_CYCLES};
 use crate::model::growth::{Grown, Growth, GrowthReport};
 use crate::model::report::Process;
 use crate::model::words::{counted, grouped, human_bytes, name};
+use crate::render::growth_sentences::{
+    cleared, counters, grown_enough, growth_headline, is_clean, sampled, stopped,
+};
 use crate::render::html::live::chart::{Curve, Layer, Measure, curves, stacked};
 use crate::render::html::live::{Page, facts, section};
 use crate::render::html::parts::{entry, with_code};
-use crate::render::live_sentences::{
-    cleared, counters, grown_enough, growth_headline, is_clean, sampled, sentence, stopped,
-};
+use crate::render::live_sentences::sentence;
 use crate::render::resident::advice_on_resident;
 
 /// How many groups are shown.
