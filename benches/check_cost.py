@@ -1,10 +1,10 @@
 """What the checks of the pytest plugin cost: a single one on large heaps, and three real suites.
 
 The suites are those that come with networkx, sympy and NumPy, which PyTorch brings along. They run
-with PyTorch imported, unchecked and checked in turns, each in a process of its own. The time is that
-of the processor, from the start of the process to its end; the ratio is that of the shortest times,
-since what else runs on the machine makes them longer, by up to a quarter. The first suite also runs once with checks of the whole heap; for 1,000
-short tests these take a quarter of an hour.
+with PyTorch imported, unchecked and checked in turns, each in a process of its own. The time is
+that of the processor, from the start of the process to its end. The ratio is that of the shortest
+times: what else runs on the machine makes each longer, by up to a quarter. The first suite also
+runs once with checks of the whole heap; for 1,000 short tests these take a quarter of an hour.
 """
 
 from __future__ import annotations
