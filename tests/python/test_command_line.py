@@ -173,6 +173,8 @@ def test_doctor(command: Command, tmp_path: Path) -> None:
     assert lines["host memory (NumPy)"] == "a test leak was found"
     assert lines["every"] == "25 (CYCLESCOPE_EVERY)"
     assert sys.version.split()[0] in lines["Python"]
+    assert lines["ignore"] == "nothing (default)"
+    assert lines["report_dir"] == "a temporary folder (default)"
     wrong = command("doctor", CYCLESCOPE_EVERY="often")
     assert wrong.returncode == 1
     assert "CYCLESCOPE_EVERY" in wrong.stdout

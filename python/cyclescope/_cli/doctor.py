@@ -37,6 +37,14 @@ SETTINGS = (
 Finding = tuple[str, str, str]
 """The state (``ok``, ``no`` for broken, empty for optional), the item, and its description."""
 
+UNSET = {
+    "devices": "accelerators, or host memory if there are none",
+    "ignore": "nothing",
+    "report_dir": "a temporary folder",
+    "min_bytes": "1 MiB of host memory, any device memory",
+}
+"""What applies where a setting has no value."""
+
 
 def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
@@ -149,7 +157,7 @@ def _settings() -> Iterator[Finding]:
         value = getattr(configured, name)
         shown = ", ".join(value) if isinstance(value, tuple) else value
         origin = configured.origins.get(name, "default")
-        line = f"{'-' if shown in (None, '') else shown} ({origin})"
+        line = f"{UNSET[name] if shown in (None, '') else shown} ({origin})"
         if name == "report_dir" and value is not None:
             why = why_unwritable(value / "report.html")
             if why is not None:
