@@ -15,13 +15,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 /// What the first so many samples see, such as optimizer state, is no growth.
 pub const WARM_UP: usize = 2;
-/// So many intervals between one sample and the next are looked at.
+/// So many of the shortest intervals are looked at.
 pub const WINDOW: usize = 10;
 /// So many longer intervals are.
 const LONGER: usize = 8;
 /// So many samples it takes to tell anything.
 pub const NEEDED: usize = WARM_UP + WINDOW + 1;
-/// The lengths of the intervals, in samples.
+/// The lengths of the intervals, in samples as they were at first. Once they are rarer, an interval is as many steps long,
+/// or one sample.
 const LENGTHS: [usize; 10] = [1, 2, 3, 5, 8, 13, 21, 34, 55, 89];
 /// The part of the intervals that must show growth.
 const MOST: f64 = 0.8;
@@ -139,6 +140,8 @@ impl<N: Copy + Eq + Hash> Group<N> {
 pub struct Cohorts<K, N> {
     /// The step of each sample.
     pub steps: Vec<u64>,
+    /// How many steps there were from one of the first samples to the next.
+    first_distance: f64,
     pub groups: BTreeMap<K, Group<N>>,
 }
 
@@ -146,6 +149,7 @@ impl<K, N> Default for Cohorts<K, N> {
     fn default() -> Self {
         Self {
             steps: Vec::new(),
+            first_distance: 1.0,
             groups: BTreeMap::new(),
         }
     }
@@ -171,7 +175,15 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
             let total = (members.len() as u64, bytes);
             group.add(samples, total, members.into_iter().map(|(name, _)| name));
         }
+        self.add_step(step);
+    }
+
+    fn add_step(&mut self, step: u64) {
         self.steps.push(step);
+        if (2..=WINDOW).contains(&self.steps.len()) {
+            let all = step.saturating_sub(self.steps[0]) as f64;
+            self.first_distance = (all / (self.steps.len() - 1) as f64).max(1.0);
+        }
     }
 
     /// Takes note of a sample of one group, of which there are `count`, and some are followed.
@@ -181,7 +193,7 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
             totals: vec![(0, 0); self.steps.len()],
         });
         group.add(self.steps.len(), (count, 0), some);
-        self.steps.push(step);
+        self.add_step(step);
     }
 
     /// The groups that grow.
@@ -192,21 +204,18 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
 
     /// True if a group grows still, in intervals of a length.
     pub fn grows_still(&self, group: &Group<N>, length: usize) -> bool {
-        self.steps.len() > WARM_UP + intervals(length) * length
-            && self.grows_in(group, length, &mut None).is_some()
+        self.is_known(length) && self.grows_in(group, length, &mut None).is_some()
     }
 
     /// What has come since the warm-up: first what came in the window, the youngest of that at the beginning, then the
     /// rest.
     pub fn members(&self, group: &Group<N>, length: usize) -> Vec<Member<N>> {
-        let window = self.window(length);
+        let window = Window::new(self, length);
         let alive = group.alive.iter().filter(|(_, born)| *born >= WARM_UP);
         let mut found: Vec<Member<N>> = alive
             .map(|&(name, born)| Member {
                 name,
-                age: window
-                    .contains(&born)
-                    .then(|| (window.end() - born) / length),
+                age: window.age(born),
                 counts: born > WARM_UP,
                 is_recent: born + WINDOW >= self.steps.len(),
             })
@@ -217,8 +226,7 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
 
     /// The number of steps in which the members of an interval and those of all younger ones came.
     pub fn steps_since(&self, age: usize, length: usize) -> u64 {
-        let last = self.steps.len().saturating_sub(2);
-        let first = last.saturating_sub((age + 1) * length);
+        let (first, last) = self.samples_since(age, length);
         let step = |at: usize| self.steps.get(at).copied().unwrap_or_default();
         step(last).saturating_sub(step(first)).max(1)
     }
@@ -259,20 +267,35 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
     /// How many members an interval and all younger ones have, and by how many the group has grown since: the others
     /// came in place of some that went.
     pub fn turnover(&self, group: &Group<N>, length: usize, age: usize) -> (u64, u64) {
-        let last = self.steps.len().saturating_sub(2);
-        let first = last.saturating_sub((age + 1) * length);
+        let (first, last) = self.samples_since(age, length);
         let at = |sample: usize| group.totals.get(sample).map_or(0, |total| total.0);
         let came = group.alive.iter();
         let came = came.filter(|(_, born)| (first + 1..=last).contains(born));
         (came.count() as u64, at(last).saturating_sub(at(first)))
     }
 
-    /// The numbers of the samples at which the members of a window were first seen.
-    fn window(&self, length: usize) -> RangeInclusive<usize> {
+    /// The last samples before and in an interval and all younger ones.
+    fn samples_since(&self, age: usize, length: usize) -> (usize, usize) {
         let last = self.steps.len().saturating_sub(2);
-        (last + 1)
-            .saturating_sub(intervals(length) * length)
-            .max(WARM_UP)..=last
+        let first = self.ends(last, length).nth(age + 1);
+        (first.unwrap_or_default(), last)
+    }
+
+    /// The last sample of each interval of a length, the youngest first.
+    fn ends(&self, last: usize, length: usize) -> impl Iterator<Item = usize> {
+        let steps = (length as f64 - 0.5) * self.first_distance;
+        std::iter::successors(Some(last), move |&end| {
+            let until = self.steps.get(end)?;
+            let mut earlier = (0..end).rev();
+            earlier.find(|&at| until.saturating_sub(self.steps[at]) as f64 >= steps)
+        })
+    }
+
+    /// True if there are enough intervals of a length since the warm-up.
+    fn is_known(&self, length: usize) -> bool {
+        let last = self.steps.len().checked_sub(1);
+        let first = last.and_then(|last| self.ends(last, length).nth(intervals(length)));
+        first.is_some_and(|end| end >= WARM_UP)
     }
 
     fn grows(&self, group: &Group<N>) -> Option<Growing> {
@@ -288,15 +311,13 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
         let mut lengths = self.known_lengths();
         let growing = lengths.find_map(|length| self.grows_in(group, length, &mut born))?;
         let before = group.totals.iter().map(|total| total.1);
-        let before = before.take(*self.window(growing.length).start()).max();
+        let before = before.take(Window::new(self, growing.length).first).max();
         let more = group.bytes().saturating_sub(before.unwrap_or_default());
         (more as f64 >= BEYOND * growing.bytes as f64).then_some(growing)
     }
 
     fn known_lengths(&self) -> impl DoubleEndedIterator<Item = usize> {
-        let samples = self.steps.len();
-        let is_known = move |length: &usize| samples > WARM_UP + intervals(*length) * length;
-        LENGTHS.into_iter().filter(is_known)
+        LENGTHS.into_iter().filter(|length| self.is_known(*length))
     }
 
     /// How a group grows in intervals of one length. `born` says of each sample whether something that is alive was
@@ -307,18 +328,16 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
         length: usize,
         born: &mut Option<Vec<bool>>,
     ) -> Option<Growing> {
-        let steps: Vec<u64> = self
-            .intervals(length)
-            .map(|it| self.steps[*it.end()])
-            .collect();
-        let low = |of: Part, it: RangeInclusive<usize>| {
-            group.totals[it].iter().map(of).min().unwrap_or_default()
+        let (before, window) = self.intervals(length);
+        let steps: Vec<u64> = window.iter().map(|it| self.steps[*it.end()]).collect();
+        let low = |of: Part, it: &RangeInclusive<usize>| {
+            let totals = &group.totals[it.clone()];
+            totals.iter().map(of).min().unwrap_or_default()
         };
-        let lows =
-            |of: Part| -> Vec<u64> { self.intervals(length).map(|it| low(of, it)).collect() };
+        let lows = |of: Part| -> Vec<u64> { window.iter().map(|it| low(of, it)).collect() };
         // What has only become as large as it was before may be given back again.
         let is_more_than_before = |of: Part, now: &[u64]| {
-            let before = self.intervals_before(length).map(|it| low(of, it)).max();
+            let before = before.iter().map(|it| low(of, it)).max();
             now.last() > before.as_ref()
         };
         let grows = |of: Part| {
@@ -334,12 +353,9 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
             group.alive.iter().for_each(|&(_, at)| born[at] = true);
             born
         });
-        let window = self.window(length);
-        let ages: FxHashSet<usize> = window
-            .clone()
-            .filter(|&at| born[at])
-            .map(|at| (window.end() - at) / length)
-            .collect();
+        let of_window = Window::new(self, length);
+        let came = (of_window.first..=of_window.last).filter(|&at| born[at]);
+        let ages: FxHashSet<usize> = came.filter_map(|at| of_window.age(at)).collect();
         let grown = |values: &[u64]| values.last()?.checked_sub(*values.first()?);
         (ages.len() as f64 >= MOST * intervals(length) as f64).then(|| Growing {
             length,
@@ -347,23 +363,53 @@ impl<K: Ord + Clone, N: Copy + Eq + Hash> Cohorts<K, N> {
         })
     }
 
-    /// The samples of the last intervals before those of [`Cohorts::intervals`].
-    fn intervals_before(&self, length: usize) -> impl Iterator<Item = RangeInclusive<usize>> {
-        let end = self
-            .steps
-            .len()
-            .saturating_sub((intervals(length) + 1) * length);
-        let ends = (WARM_UP..end).rev().step_by(length).take(BEFORE);
-        ends.map(move |end| (end + 1).saturating_sub(length).max(WARM_UP)..=end)
+    /// The samples of each interval of a length, in two parts: the last ones before the window and the interval before it,
+    /// and those.
+    fn intervals(&self, length: usize) -> (Vec<RangeInclusive<usize>>, Vec<RangeInclusive<usize>>) {
+        let last = self.steps.len().saturating_sub(1);
+        let known = intervals(length) + 1;
+        let ends = self.ends(last, length).take(known + BEFORE + 1);
+        let mut ends: Vec<usize> = ends.take_while(|end| *end >= WARM_UP).collect();
+        let begins = ends.iter().skip(1).map(|end| end + 1);
+        let begins: Vec<usize> = begins.chain([WARM_UP]).collect();
+        ends.truncate(known + BEFORE);
+        let all = begins.into_iter().zip(ends);
+        let mut all: Vec<_> = all.map(|(begin, end)| begin..=end).collect();
+        all.reverse();
+        let window = all.split_off(all.len().saturating_sub(known));
+        (all, window)
+    }
+}
+
+/// The intervals in which the members of a group were first seen that are looked at. The last sample counts for none: what it
+/// has seen first may be gone at the next.
+struct Window {
+    /// The last sample before each interval, the youngest first.
+    before: Vec<usize>,
+    first: usize,
+    last: usize,
+}
+
+impl Window {
+    fn new<K: Ord + Clone, N: Copy + Eq + Hash>(cohorts: &Cohorts<K, N>, length: usize) -> Self {
+        let last = cohorts.steps.len().saturating_sub(2);
+        let ends = cohorts.ends(last, length).skip(1);
+        let before: Vec<usize> = ends.take(intervals(length)).collect();
+        let first = match before.len() < intervals(length) {
+            true => WARM_UP,
+            false => before.last().map_or(0, |end| end + 1).max(WARM_UP),
+        };
+        Self {
+            before,
+            first,
+            last,
+        }
     }
 
-    /// The samples of each interval of the window, and of the one before it.
-    fn intervals(&self, length: usize) -> impl Iterator<Item = RangeInclusive<usize>> {
-        let last = self.steps.len() - 1;
-        (0..=intervals(length)).rev().map(move |back| {
-            let end = last - back * length;
-            (end + 1).saturating_sub(length).max(WARM_UP.min(end))..=end
-        })
+    /// The number of the interval in which a sample lies, the youngest 0.
+    fn age(&self, sample: usize) -> Option<usize> {
+        let is_in = (self.first..=self.last).contains(&sample);
+        is_in.then(|| self.before.partition_point(|end| *end >= sample))
     }
 }
 
@@ -535,11 +581,25 @@ mod tests {
         let mut rarer = Cohorts::<(), u32>::default();
         let steps = (0..10)
             .map(|at| 10 * at)
-            .chain((1..12).map(|at| 90 + 160 * at));
+            .chain((1..5).map(|at| 90 + 160 * at));
         steps.for_each(|step| rarer.add(step, [((), 0, 1)]));
         let intervals = rarer.steps_of_intervals(2);
-        assert_eq!(intervals.len(), 8);
-        assert_eq!((intervals[0], intervals[5], intervals[7]), (320, 20, 20));
+        assert_eq!(intervals, [160, 160, 160, 20, 20, 20, 20, 10]);
+    }
+
+    #[test]
+    fn what_grows_slowly_is_told_though_samples_become_rarer() {
+        // One more every 40 steps.
+        let step = |sample: u64| match sample {
+            ..=30 => 10 * sample,
+            rare => 300 + 100 * (rare - 30),
+        };
+        let mut counted = Cohorts::<(), u32>::default();
+        let told = (0..60).map(step).find(|&step| {
+            counted.add(step, (0..step / 40).map(|name| ((), name as u32, 1)));
+            counted.growing().next().is_some()
+        });
+        assert!(told.is_some_and(|step| step < 700), "{told:?}");
     }
 
     fn grows(values: &[u64]) -> bool {
