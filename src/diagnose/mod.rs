@@ -20,6 +20,7 @@ mod path;
 pub mod patterns;
 mod remedy;
 mod repeat;
+mod rising;
 pub mod segments;
 mod signature;
 pub mod source;
