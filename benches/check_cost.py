@@ -1,4 +1,4 @@
-"""What the checks of the pytest plugin cost: a single one on large heaps, and three real suites.
+"""What the checks of the pytest plugin cost: a single one on large heaps, and real suites.
 
 The suites are those that come with networkx, sympy and NumPy, which PyTorch brings along. They run
 with PyTorch imported, unchecked and checked in turns, each in a process of its own. The time is

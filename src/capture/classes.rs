@@ -78,7 +78,7 @@ impl Classes {
             weak_references: weak_references(builtins, class),
             frozen: is_frozen(builtins, class),
             own_setattr: mortal && has_own_setattr(builtins, class),
-            has_forward: mortal && method_called(builtins, class, "forward").is_some(),
+            has_forward: mortal && has_forward(builtins, class),
         });
         if self.by_address.len() >= LIMIT {
             self.by_address.clear();
@@ -201,9 +201,9 @@ fn setattr_code<'py>(builtins: &Builtins, class: &Bound<'py, PyAny>) -> Option<B
     function_code(builtins, &setter?)
 }
 
-/// The function that a class has or inherits under a name; not that of `torch.nn.Module` for modules without a `forward`,
-/// which raises `NotImplementedError`.
-pub(super) fn method_called<'py>(
+/// What a class has or inherits under a name; not the `forward` that `torch.nn.Module` has for modules without one, which
+/// raises `NotImplementedError` (`_forward_unimplemented` in torch/nn/modules/module.py).
+pub(super) fn class_attribute<'py>(
     builtins: &Builtins,
     class: &Bound<'py, PyAny>,
     name: &str,
@@ -215,6 +215,11 @@ pub(super) fn method_called<'py>(
     let is_missing =
         code.is_some_and(|it| qualname(&builtins.code_name, &it) == "_forward_unimplemented");
     (!is_missing).then_some(found)
+}
+
+fn has_forward(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
+    let forward = class_attribute(builtins, class, "forward");
+    forward.is_some_and(|it| function_code(builtins, &it).is_some())
 }
 
 /// True if that is the program's, and does not seem to store just any attribute: it names an exception, or nothing that

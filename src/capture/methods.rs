@@ -4,7 +4,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::Standing;
-use super::classes::method_called;
+use super::classes::class_attribute;
 use super::places::qualname;
 use crate::cpython::instances::attributes;
 use crate::cpython::{Builtins, ObjectKind, class_items, find_item, items};
@@ -58,7 +58,7 @@ pub(super) fn standing(
         attribute == name && !is_kept
             || attribute != name
                 && is_kept
-                && method_called(builtins, owner.get_type().as_any(), attribute).is_some()
+                && class_attribute(builtins, owner.get_type().as_any(), attribute).is_some()
     });
     match found.first().is_some_and(is_it) && !is_hidden {
         true => Standing::ByName,

@@ -70,9 +70,10 @@ fn is_of_objects(grown: &Grown) -> bool {
     grown.growth.objects > 0 && !grown.growth.is_of_process()
 }
 
-fn or_by_objects(report: &GrowthReport) -> &'static str {
+/// What is to be said of memory that is not explained, if objects grow beside it.
+fn unless_objects_keep_it(report: &GrowthReport) -> &'static str {
     match report.found.iter().any(is_of_objects) {
-        true => ", or by objects that keep tensors",
+        true => ", unless the objects below keep it",
         false => "",
     }
 }
@@ -154,7 +155,7 @@ fn of_tensors(report: &GrowthReport) -> String {
         parts.push(format!("{more:.0} % by {owners}"));
     }
     let rest = match left > 0.0 {
-        true => format!(", {left:.0} % not{}", or_by_objects(report)),
+        true => format!(", {left:.0} % not{}", unless_objects_keep_it(report)),
         false => String::new(),
     };
     format!("{headline}: {}{rest} ({samples})", parts.join(", "))
@@ -373,7 +374,7 @@ mod tests {
         many.found[2].growth.objects = 117;
         assert!(
             growth_headline(&many)
-                .contains(", 3 % not, or by objects that keep tensors (20 samples)")
+                .contains(", 3 % not, unless the objects below keep it (20 samples)")
         );
         many.found[2].growth.objects = 0;
         many.found.extend_from_within(..2);

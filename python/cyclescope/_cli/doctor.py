@@ -41,7 +41,7 @@ UNSET = {
     "devices": "accelerators, or host memory if there are none",
     "ignore": "nothing",
     "report_dir": "a temporary folder",
-    "min_bytes": "1 MiB of host memory, any device memory",
+    "min_bytes": "1 MiB of host memory, or any device memory",
 }
 """What applies where a setting has no value."""
 

@@ -14,7 +14,9 @@ pub fn heap(heap: &Heap) -> String {
     let objects = counted(heap.objects, "object", "objects");
     let references = counted(heap.references, "reference", "references");
     let summary = match heap.buffers.len() as u64 {
-        0 => format!("{objects} with {references} hold no tensors, arrays or other buffers."),
+        0 => format!(
+            "{objects} with {references} hold no memory of a framework that cyclescope supports."
+        ),
         buffers => format!(
             "{objects} with {references} hold {} on devices and {} on the host, in {}.",
             human_bytes(heap.device_bytes()),
@@ -97,7 +99,7 @@ mod tests {
         };
         assert_eq!(
             heap(&empty),
-            "13,614 objects with 25,583 references hold no tensors, arrays or other buffers.\n"
+            "13,614 objects with 25,583 references hold no memory of a framework that cyclescope supports.\n"
         );
         empty.notes.push("The sizes are estimates.".to_owned());
         assert!(heap(&empty).ends_with("Note: The sizes are estimates.\n"));
