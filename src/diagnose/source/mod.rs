@@ -328,39 +328,29 @@ fn variable_of_exception<'a>(leak: &'a Leak, cut: &Cut) -> Option<Reference<'a>>
     })
 }
 
-/// Shows where an attribute gets the exception whose traceback is to be cut, if the advice is about that attribute.
+/// Shows the only statement that gives an attribute the exception whose traceback is to be cut, if the advice is about that
+/// attribute. What is to change is the exception, so that no change of the statement is offered.
 fn show_keeper_of_exception(leak: &mut Leak, cut: &Cut, sources: &mut Sources) -> bool {
+    if cut.edge != ".__traceback__" || !leak.advice.text.contains("` keeps ") {
+        return false;
+    }
     let kept_as = leak.origin.kept_as.as_deref().unwrap_or_default();
     let (_, named) = first_code(leak).rsplit_once('.').unwrap_or_default();
     let attribute = kept_as.strip_prefix('.').filter(|it| *it == named);
-    let Some(attribute) =
-        attribute.filter(|_| cut.edge == ".__traceback__" && leak.advice.text.contains("` keeps "))
-    else {
+    let exception = leak.graph.nodes.get(cut.source as usize);
+    let (Some(attribute), Some(exception)) = (attribute, exception) else {
         return false;
     };
-    let Some(exception) = leak.graph.nodes.get(cut.source as usize) else {
+    let (origin, mut files) = (leak.origin.of_keeper(), Vec::new());
+    let found = made(&origin, attribute, exception, None, sources, &mut files);
+    let Made::Line(source, stored) = found else {
         return false;
     };
-    let origin = leak.origin.of_keeper();
-    match made(
-        &origin,
-        attribute,
-        exception,
-        None,
-        sources,
-        &mut Vec::new(),
-    ) {
-        Made::Line(source, stored) => {
-            // What is to change is the exception, not the reference.
-            leak.source = shown(source.syntax, stored, source.file).map(|mut lines| {
-                show_around(&mut lines, source.syntax, stored);
-                lines
-            });
-        }
-        Made::OneOf(statements) => show_candidates(leak, cut, &statements),
-        Made::Class(..) | Made::Unknown => return false,
+    leak.source = shown(source.syntax, stored, source.file);
+    if let Some(lines) = &mut leak.source {
+        show_around(lines, source.syntax, stored);
     }
-    true
+    leak.source.is_some()
 }
 
 /// Gives the cuts that the same code made the places of all statements that may have.
