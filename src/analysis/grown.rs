@@ -486,13 +486,14 @@ impl<'a, 'py> Look<'a, 'py> {
     }
 
     /// The bytes that only some tensors of a group keep, their own among them: those that no tensor of Python's shows,
-    /// and all. Another tensor of the group that one leads to has its own, and may have come before.
+    /// and all. Another tensor of the group that one leads to has its own, and may have come before; a leaf is of no group
+    /// of tensors with graphs.
     pub(super) fn memory_of(&self, tensors: &[u32]) -> (u64, u64) {
         let own = tensors.iter().filter_map(|&it| self.live.memory_of(it));
         let own: FxHashSet<usize> = own.collect();
         let kind = |index: usize| {
-            let buffer = &self.live.buffers[index].buffer;
-            (&buffer.device, &buffer.dtype)
+            let memory = &self.live.buffers[index];
+            (&memory.buffer.device, &memory.buffer.dtype, memory.is_leaf)
         };
         let kinds: FxHashSet<_> = own.iter().map(|&index| kind(index)).collect();
         let only = self

@@ -146,7 +146,7 @@ impl Epochs {
         let order = order(py, gc, state).ok();
         let mut earlier = self.earlier.borrow_mut();
         let is_known = order.is_some_and(|order| self.is_ordered(order))
-            && self.for_each_new(py, state, |object, _, epoch| {
+            && self.for_each_since(py, state, BEFORE, |object, _, epoch| {
                 earlier.insert(object as usize, epoch);
                 keep_on(earlier.len() < REMEMBERED)
             });
@@ -211,10 +211,7 @@ impl Epochs {
             keep_on(has_room)
         };
         if self.last_earlier.get() < since {
-            self.for_each_new(py, state, |object, generation, epoch| {
-                if epoch < since {
-                    return ControlFlow::Break(());
-                }
+            self.for_each_since(py, state, since, |object, generation, _| {
                 add(object, generation)
             });
             return has_room.then_some(new);
@@ -256,7 +253,7 @@ impl Epochs {
         if !order(py, gc, state).is_ok_and(|order| self.is_ordered(order)) {
             return epochs;
         }
-        let is_known = self.for_each_new(py, state, |object, _, epoch| {
+        let is_known = self.for_each_since(py, state, BEFORE, |object, _, epoch| {
             if addresses.remove(&(object as usize)) {
                 epochs.insert(object as usize, epoch);
             }
@@ -283,16 +280,18 @@ impl Epochs {
         boundaries.first().is_some_and(|first| first.order == now)
     }
 
-    /// Calls `visit` with each object behind the first boundary, its generation and its epoch, the last object first,
-    /// until that says to stop. False if it did, or the boundary is not there.
-    fn for_each_new(
+    /// Calls `visit` with each object made since an epoch began, its generation and its epoch, the last object first,
+    /// until that says to stop; not with those before the first boundary. False if it did, or the boundary is not there.
+    fn for_each_since(
         &self,
         py: Python<'_>,
         state: &GcState,
+        since: Epoch,
         mut visit: impl FnMut(*mut ffi::PyObject, usize, Epoch) -> ControlFlow<()>,
     ) -> bool {
         let boundaries = self.boundaries.borrow();
-        let mut left = boundaries.iter().rev().peekable();
+        let since = boundaries.iter().rev().take_while(|it| it.epoch >= since);
+        let mut left = since.peekable();
         state.walk_back(py, |object, generation| {
             match left.next_if(|boundary| boundary.object.as_ptr() == object) {
                 Some(_) => keep_on(left.peek().is_some()),

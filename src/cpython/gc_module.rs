@@ -124,7 +124,8 @@ impl GcModule {
     /// How many collections there were, by generation.
     fn collections(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
         let generations = self.get_stats.bind(py).call0()?;
-        let collections = |of: PyResult<Bound<'_, PyAny>>| of?.get_item("collections")?.extract();
+        let name = intern!(py, "collections");
+        let collections = |of: PyResult<Bound<'_, PyAny>>| of?.get_item(name)?.extract();
         generations.try_iter()?.map(collections).collect()
     }
 

@@ -80,3 +80,24 @@ def test_a_smaller_owner_beside_another_is_told_soon() -> None:
     assert second.owner.startswith("local `smaller`")
     # It has 1 MiB at step 256.
     assert 256 <= second.step < 300
+
+
+@needs_torch
+@pytest.mark.usefixtures("collector_paused")
+@pytest.mark.parametrize("keeps_saved", [True, False])
+def test_leaves_and_their_gradients_behind_kept_graphs_count(keeps_saved: bool) -> None:
+    weight = torch.randn(256, 512)
+    losses = []
+    monitor = monitor_of_all()
+    with monitor:
+        for _ in range(40):
+            noise = torch.randn(256, 512, requires_grad=True)
+            loss = (weight * noise).sum()
+            loss.backward(retain_graph=keeps_saved)
+            losses.append(loss)
+            del noise, loss
+            monitor.step()
+    (growth,) = monitor.found
+    assert growth.pattern == ("graph-retained" if keeps_saved else "kept-with-graph")
+    a_leaf = 256 * 512 * 4
+    assert 2 * a_leaf <= growth.bytes / growth.tensors < 2.1 * a_leaf
