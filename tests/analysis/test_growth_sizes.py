@@ -93,7 +93,7 @@ def test_leaves_and_their_gradients_behind_kept_graphs_count(keeps_saved: bool) 
         for _ in range(40):
             noise = torch.randn(256, 512, requires_grad=True)
             loss = (weight * noise).sum()
-            loss.backward(retain_graph=keeps_saved)
+            loss.backward(retain_graph=keeps_saved)  # type: ignore[no-untyped-call]
             losses.append(loss)
             del noise, loss
             monitor.step()
