@@ -70,7 +70,7 @@ fn is_kept_by_program(leak: &Leak) -> bool {
 }
 
 /// True for the call of a method of an attribute by which the cycle goes (`self.timer.add(self.tick)`), of a class that it
-/// goes through, and of what registers a hook.
+/// goes through, also by `super().__init__(self.tick)` within that, and of what registers a hook.
 fn gives_to_keeper(leak: &Leak, syntax: &Syntax, call: Node<'_>) -> bool {
     let Some(function) = call.child_by_field_name("function") else {
         return false;
@@ -81,11 +81,23 @@ fn gives_to_keeper(leak: &Leak, syntax: &Syntax, call: Node<'_>) -> bool {
     let edge = receiver.map(|it| format!(".{}", last_part(it)));
     let mut steps = leak.cycle.iter();
     let is_hook = steps.clone().any(|step| step.edge.contains("_hooks"));
+    let class = match name {
+        "__init__" => class_around(syntax, call),
+        _ => Some(name),
+    };
     steps.any(|step| Some(&step.edge) == edge.as_ref())
         || cycle(leak)
             .iter()
-            .any(|it| it.kind == NodeKind::Object && short(&it.label) == name)
+            .any(|it| it.kind == NodeKind::Object && Some(short(&it.label)) == class)
         || is_hook && name.starts_with("register_")
+}
+
+/// The name of the class in a method of which a node is.
+fn class_around<'s>(syntax: &'s Syntax, node: Node<'_>) -> Option<&'s str> {
+    let method = *functions_around(node).last()?;
+    let class = scope(method).filter(|it| it.kind() == "class_definition")?;
+    let name = class.child_by_field_name("name")?;
+    Some(syntax.of(name))
 }
 
 /// The objects of the cycle, in order.
