@@ -90,8 +90,9 @@ pub(super) struct Book {
     kept: FxHashMap<(String, String), u32>,
     /// The shapes of the tensors with graphs at the last sample, by the number of their function.
     roots: FxHashMap<u64, Vec<u64>>,
-    /// The number of the first autograd function that was made after the last sample.
-    pub mark: u64,
+    /// Of each of the last samples, the last one at the end, the number of the first autograd function that was made
+    /// after it.
+    pub marks: Vec<u64>,
     /// At each sample, the bytes in use by the allocator's count.
     pub allocated: Vec<u64>,
     pub told: Vec<Told>,
@@ -171,16 +172,16 @@ impl Book {
         }
     }
 
-    /// The tensors that have become longer, by family, with by how many bytes all of one have.
-    pub fn due_longer(&mut self, min_bytes: f64) -> Vec<(u64, Vec<Name>, u64)> {
+    /// The tensors that have become longer, by family.
+    pub fn due_longer(&mut self, min_bytes: f64) -> Vec<(u64, Vec<Name>)> {
         let told = &mut self.told_longer;
         let found = self.lengths.growing(min_bytes).into_iter();
         let found = found.filter(|(family, _)| told.insert(**family));
-        let mut due: Vec<(u64, Vec<Name>, u64)> = Vec::new();
+        let mut due: Vec<(u64, Vec<Name>)> = Vec::new();
         for (&family, line) in found {
             // What is longest of all is so of those that change.
-            if due.iter().all(|(_, names, _)| *names != line.names) {
-                due.push((family, line.names.clone(), line.grown()));
+            if due.iter().all(|(_, names)| *names != line.names) {
+                due.push((family, line.names.clone()));
             }
         }
         due
@@ -409,6 +410,18 @@ impl Book {
             }
         }
         self.looks.insert(of, look);
+    }
+
+    /// The number of the first autograd function that was made after the last sample.
+    pub fn mark(&self) -> u64 {
+        self.marks.last().copied().unwrap_or_default()
+    }
+
+    pub fn add_mark(&mut self, mark: u64) {
+        if self.marks.len() >= WINDOW {
+            self.marks.remove(0);
+        }
+        self.marks.push(mark);
     }
 
     /// The tensors with graphs if these reach further back at each sample, each with whether it may be a

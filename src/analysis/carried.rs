@@ -5,11 +5,14 @@ use std::cmp::Reverse;
 use pyo3::prelude::*;
 use rustc_hash::FxHashSet;
 
-use super::grown::{Diagnosis, Look, Name};
+use super::grown::{Diagnosis, Look, MAX_FUNCTIONS, Name};
 use crate::diagnose::growth;
 
 /// How many tensors may carry a state from step to step: the last ones that were made.
 const MAX_CARRIERS: usize = 64;
+/// The graph of what is carried has functions of so many intervals between samples at least. That of a tensor which was
+/// made in one step, and is kept, has those of one; and of two if it was computed from what was made long ago.
+const INTERVALS: usize = 3;
 /// So many other tensors with such a graph are named.
 const NAMED_TOO: usize = 2;
 
@@ -25,10 +28,11 @@ struct Carrier {
 }
 
 impl Look<'_, '_> {
-    /// What is carried from step to step, if the graph of one of `roots` reaches back beyond the functions with numbers
-    /// above `mark`.
-    pub fn diagnose_state(&self, roots: &[(Name, bool)], mark: u64) -> Option<Diagnosis> {
-        let carriers = self.carriers(roots, mark);
+    /// What is carried from step to step, if the graph of one of `roots` reaches back through several of the intervals
+    /// that begin with the functions of these numbers.
+    pub fn diagnose_state(&self, roots: &[(Name, bool)], marks: &[u64]) -> Option<Diagnosis> {
+        let mark = *marks.last()?;
+        let carriers = self.carriers(roots, marks);
         let (first, others) = carriers.split_first()?;
         let numbered = first.behind.iter().copied();
         let numbered = numbered.filter(|&it| self.graphs.number(it).is_some());
@@ -44,23 +48,27 @@ impl Look<'_, '_> {
         let kept = self.live.memory_only_of(&self.ways, sharing);
         let kept: FxHashSet<usize> = kept.into_iter().collect();
         let owner = self.owner(first.node);
+        let about = self.about(growth::STATE_NOT_DETACHED, owner.clone(), first.node);
+        let all = self.bytes_of(&kept);
         Some(Diagnosis {
             bytes_per_sample: self.bytes_of(&new),
             hidden: self.hidden_bytes(&kept),
-            kept: self.bytes_of(&kept),
+            kept: all,
+            bytes: all.max(about.bytes),
             evidence: format!(
                 "at least {} of its {} autograd nodes are from earlier steps{}",
                 first.older,
                 first.behind.len(),
                 self.as_are(first, others, &owner)
             ),
-            ..self.about(growth::STATE_NOT_DETACHED, owner, first.node)
+            ..about
         })
     }
 
     /// The tensors that may be carried on and that Python holds, the likeliest first. What only C++ holds is part of the
     /// graph.
-    fn carriers(&self, roots: &[(Name, bool)], mark: u64) -> Vec<Carrier> {
+    fn carriers(&self, roots: &[(Name, bool)], marks: &[u64]) -> Vec<Carrier> {
+        let mark = marks.last().copied().unwrap_or_default();
         let last = &roots[roots.len().saturating_sub(MAX_CARRIERS)..];
         let found = last.iter().filter_map(|&(name, may_be_state)| {
             let node = self.node(name)?;
@@ -69,7 +77,7 @@ impl Look<'_, '_> {
             }
             let behind = self.behind(node);
             let older = behind.iter().filter(|&&it| self.is_older(it, mark)).count();
-            (older > 0).then(|| Carrier {
+            (older > 0 && self.reaches_back(&behind, marks)).then(|| Carrier {
                 node,
                 may_be_state,
                 older,
@@ -88,6 +96,14 @@ impl Look<'_, '_> {
             Reverse((it.may_be_state, it.older, it.has_earlier_like, size))
         });
         held
+    }
+
+    /// True if functions are of several intervals. Of a graph that was not walked to its end, that is not known.
+    fn reaches_back(&self, functions: &[u32], marks: &[u64]) -> bool {
+        let numbers = functions.iter().filter_map(|&it| self.graphs.number(it));
+        let interval = |number: u64| marks.partition_point(|&mark| mark < number);
+        let intervals: FxHashSet<usize> = numbers.map(interval).collect();
+        intervals.len() >= INTERVALS || functions.len() >= MAX_FUNCTIONS
     }
 
     /// Names other tensors whose graphs reach back as far: which of them is carried on is not always to be told.

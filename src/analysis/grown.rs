@@ -31,7 +31,7 @@ use crate::model::redact::shorten;
 use crate::model::words::{with_each_index, without_indices};
 
 /// How many autograd functions are walked behind one tensor.
-const MAX_FUNCTIONS: usize = 20_000;
+pub(super) const MAX_FUNCTIONS: usize = 20_000;
 
 /// Of so many owners at most it is searched what else holds what they keep, as each search is a pass over the heap.
 pub(super) const SEARCHED: usize = 4;
@@ -355,16 +355,27 @@ impl<'a, 'py> Look<'a, 'py> {
         accumulator: u32,
         members: &[u32],
     ) -> String {
-        let other = self.also_held_by(accumulator, members);
-        let other = other.map(|it| format!("{it} holds at least some of them too"));
+        let others = self.also_held_by(accumulator, members);
+        let other = match others.as_slice() {
+            [] => None,
+            [one] => Some(format!("{one} holds at least some of them too")),
+            [one, two] => Some(format!("{one} and {two} hold at least some of them too")),
+            [one, two, rest @ ..] => Some(format!(
+                "{one}, {two} and {} more hold at least some of them too",
+                rest.len()
+            )),
+        };
         let evidence = (!evidence.is_empty()).then(|| evidence.to_owned());
         let parts: Vec<String> = evidence.into_iter().chain(other).collect();
         parts.join("; ")
     }
 
-    /// What holds the oldest of some members beside what accumulates them, and the youngest but one: the object that
+    /// What holds the oldest of some members beside what accumulates them, and the youngest but one: each object that
     /// has both, or a container of what has each, such as the timers of an event loop.
-    fn also_held_by(&self, accumulator: u32, members: &[u32]) -> Option<String> {
+    fn also_held_by(&self, accumulator: u32, members: &[u32]) -> Vec<String> {
+        let (Some(&young), Some(&old)) = (members.get(1), members.last()) else {
+            return Vec::new();
+        };
         let others = |member: u32| {
             let search = Search {
                 inspector: self.inspector,
@@ -379,21 +390,29 @@ impl<'a, 'py> Look<'a, 'py> {
             });
             ways.collect::<Vec<_>>()
         };
-        let of_young = others(*members.get(1)?);
-        let of_old = others(*members.last()?);
+        let of_young = others(young);
+        let of_old = others(old);
         let holders: FxHashSet<u32> = of_young
             .iter()
             .filter_map(|it| it.last().copied())
             .collect();
         let on_the_way: FxHashSet<u32> = of_young.into_iter().flatten().collect();
-        let both = of_old.iter().filter_map(|it| it.last());
-        let both = both.copied().find(|it| holders.contains(it));
         let last_of_both = |way: &Vec<u32>| {
             let at = way.iter().rposition(|it| on_the_way.contains(it))?;
             self.is_filled(way, at).then_some(way[at])
         };
-        let holder = both.or_else(|| of_old.iter().find_map(last_of_both));
-        holder.map(|holder| self.owner(holder))
+        let holder = |way: &Vec<u32>| {
+            let last = way.last().copied();
+            last.filter(|it| holders.contains(it))
+                .or_else(|| last_of_both(way))
+        };
+        let mut named: Vec<String> = Vec::new();
+        for owner in of_old.iter().filter_map(holder).map(|it| self.owner(it)) {
+            if !owner.is_empty() && !named.contains(&owner) {
+                named.push(owner);
+            }
+        }
+        named
     }
 
     /// True for a list, set, deque or dictionary on a way, but not for one of variables or attributes.
@@ -442,9 +461,11 @@ impl<'a, 'py> Look<'a, 'py> {
             let owners: Vec<&str> = found.iter().map(|it| &*it.owner).collect();
             let owner = with_each_index(&owners);
             let tensors = found.len();
+            let bytes = found.iter().map(|it| it.bytes).sum();
             Some(Diagnosis {
                 owner,
                 tensors,
+                bytes,
                 ..found.into_iter().next()?
             })
         });
@@ -486,14 +507,15 @@ impl<'a, 'py> Look<'a, 'py> {
     }
 
     /// The bytes that only some tensors of a group keep, their own among them: those that no tensor of Python's shows,
-    /// and all. Another tensor of the group that one leads to has its own, and may have come before; a leaf is of no group
-    /// of tensors with graphs.
+    /// and all. Another tensor of the group that one leads to has its own, and may have come before; but neither a leaf is
+    /// of a group of tensors with graphs, nor a gradient of one of leaves.
     pub(super) fn memory_of(&self, tensors: &[u32]) -> (u64, u64) {
         let own = tensors.iter().filter_map(|&it| self.live.memory_of(it));
         let own: FxHashSet<usize> = own.collect();
         let kind = |index: usize| {
             let memory = &self.live.buffers[index];
-            (&memory.buffer.device, &memory.buffer.dtype, memory.is_leaf)
+            let is_what = (memory.is_leaf, memory.is_gradient);
+            (&memory.buffer.device, &memory.buffer.dtype, is_what)
         };
         let kinds: FxHashSet<_> = own.iter().map(|&index| kind(index)).collect();
         let only = self

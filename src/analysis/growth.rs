@@ -113,15 +113,15 @@ impl Inspector {
     /// from it, behind which there are as many old functions.
     ///
     /// `roots` are tensors with graphs, the likeliest last, each with whether it may be a state: one of its shape was
-    /// there at the last sample and younger functions led to it directly. `mark` is the number of the first function
-    /// that is younger than that sample.
+    /// there at the last sample and younger functions led to it directly. `marks` has for each of the last samples, the
+    /// last one at the end, the number of the first function that is younger.
     pub fn diagnose_state(
         &self,
         py: Python<'_>,
         roots: &[(Name, bool)],
-        mark: u64,
+        marks: &[u64],
     ) -> PyResult<Option<Diagnosis>> {
-        self.look_for_growth(py, Depth::Graphs, |look| look.diagnose_state(roots, mark))
+        self.look_for_growth(py, Depth::Graphs, |look| look.diagnose_state(roots, marks))
     }
 
     /// Where the program has each of some tensors, given by its address with that of the object whose

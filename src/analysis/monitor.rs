@@ -183,7 +183,7 @@ impl Inspector {
     ) -> PyResult<News> {
         let (explained, mark) = {
             let book = monitor.book();
-            (book.told.iter().any(|told| told.keeps_graphs), book.mark)
+            (book.told.iter().any(|told| told.keeps_graphs), book.mark())
         };
         let mut sample = {
             let mut gradients = monitor.gradients.try_lock().map_err(|_| busy())?;
@@ -233,7 +233,8 @@ impl Inspector {
         if !explained && !findings.iter().any(|it| it.diagnosis.pattern.keeps_graphs) {
             let states = monitor.book().states_that_grow(&sample);
             if let Some(states) = states {
-                let found = self.diagnose_state(py, &states, mark)?;
+                let marks = monitor.book().marks.clone();
+                let found = self.diagnose_state(py, &states, &marks)?;
                 findings.extend(found.map(|diagnosis| Finding {
                     diagnosis,
                     from: Origin::State,
@@ -241,7 +242,7 @@ impl Inspector {
             }
         }
         findings.extend(self.kept_on_modules(py, monitor, sample.kept_on_modules)?);
-        monitor.book().mark = sample.mark;
+        monitor.book().add_mark(sample.mark);
         findings.extend(self.objects(py, monitor, now)?);
         findings.extend(self.containers_of_atoms(py, atoms)?);
         findings.extend(monitor.book().of_process());
@@ -297,16 +298,13 @@ impl Inspector {
         if due.is_empty() {
             return Ok(Vec::new());
         }
-        let names: Vec<&[Name]> = due.iter().map(|(_, names, _)| &**names).collect();
+        let names: Vec<&[Name]> = due.iter().map(|(_, names)| &**names).collect();
         let mut findings = Vec::new();
-        for (owners, (family, names, bytes)) in
-            self.diagnose_longer(py, &names)?.into_iter().zip(&due)
-        {
+        for (owners, (family, names)) in self.diagnose_longer(py, &names)?.into_iter().zip(&due) {
             findings.extend(owners.into_iter().map(|diagnosis| {
                 let share = diagnosis.tensors as f64 / names.len() as f64;
-                let bytes = (*bytes as f64 * share) as u64;
                 Finding {
-                    diagnosis: Diagnosis { bytes, ..diagnosis },
+                    diagnosis,
                     from: Origin::Longer {
                         family: *family,
                         share,

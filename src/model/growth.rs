@@ -162,8 +162,12 @@ impl Growth {
 
     /// True if both tell the same of the same owner.
     pub fn is_same(&self, other: &Self) -> bool {
-        are_told_together(&self.pattern, &other.pattern)
-            && without_line(&self.owner) == without_line(&other.owner)
+        are_told_together(&self.pattern, &other.pattern) && self.has_owner_of(other)
+    }
+
+    /// True if both have the same owner.
+    pub fn has_owner_of(&self, other: &Self) -> bool {
+        without_line(&self.owner) == without_line(&other.owner)
     }
 
     fn is_of_arrays(&self) -> bool {

@@ -70,6 +70,21 @@ fn is_of_objects(grown: &Grown) -> bool {
     grown.growth.objects > 0 && !grown.growth.is_of_process()
 }
 
+/// What grows, each owner once, and how many bytes all that was told of it explains.
+fn by_owner(found: &[Grown]) -> Vec<(&Growth, u64)> {
+    let mut owners: Vec<(&Growth, u64)> = Vec::new();
+    for Grown {
+        growth, explains, ..
+    } in found
+    {
+        match owners.iter_mut().find(|(it, _)| it.has_owner_of(growth)) {
+            Some((_, all)) => *all += explains,
+            None => owners.push((growth, *explains)),
+        }
+    }
+    owners
+}
+
 /// What is to be said of memory that is not explained, if objects grow beside it.
 fn unless_objects_keep_it(report: &GrowthReport) -> &'static str {
     match report.found.iter().any(is_of_objects) {
@@ -110,20 +125,28 @@ fn of_tensors(report: &GrowthReport) -> String {
     let mut left = 100.0;
     let mut parts = Vec::new();
     let (mut more, mut more_owners) = (0.0, 0);
-    let growing = report.found.iter().map(|it| (it, "")).enumerate();
-    let stopped = report.stopped.iter();
-    let stopped = stopped.map(|it| (it, " (no longer growing)")).enumerate();
-    for (index, (found, remark)) in growing.chain(stopped) {
-        let part = (100.0 * found.explains as f64 / grown as f64)
-            .round()
-            .min(left);
+    let (growing, stopped) = (by_owner(&report.found), by_owner(&report.stopped));
+    let name = |growth: &Growth| {
+        let short = growth.short_owner();
+        let mut all = growing.iter().chain(&stopped);
+        let is_anothers = all.any(|(it, _)| !it.has_owner_of(growth) && it.short_owner() == short);
+        if is_anothers {
+            growth.owner.clone()
+        } else {
+            short
+        }
+    };
+    let growing = growing.iter().map(|it| (it, "")).enumerate();
+    let stopped = stopped.iter().map(|it| (it, " (no longer growing)"));
+    for (index, ((growth, explains), remark)) in growing.chain(stopped.enumerate()) {
+        let part = (100.0 * *explains as f64 / grown as f64).round().min(left);
         if part >= 1.0 && index >= NAMED {
             left -= part;
             more += part;
             more_owners += 1;
         } else if part >= 1.0 {
             left -= part;
-            let owner = found.growth.short_owner();
+            let owner = name(growth);
             parts.push(format!("{part:.0} % explained by {owner}{remark}"));
         }
     }
@@ -377,13 +400,30 @@ mod tests {
                 .contains(", 3 % not, unless the objects below keep it (20 samples)")
         );
         many.found[2].growth.objects = 0;
-        many.found.extend_from_within(..2);
-        let shares = [200, 200, 200, 100, 100];
+        many.found
+            .extend([found("`one`", 0), found("`other`", 0), found("`one`", 0)]);
+        let shares = [200, 200, 200, 100, 50, 50];
         let owners = many.found.iter_mut().zip(shares);
         owners.for_each(|(it, share)| it.explains = share << 10);
         assert!(
             growth_headline(&many)
-                .ends_with("20 % explained by `few`, 20 % by 2 more owners, 20 % not (20 samples)")
+                .ends_with("20 % explained by `few`, 20 % by 2 more owners, 20 % not (20 samples)"),
+            "{}",
+            growth_headline(&many)
+        );
+        let local = |thread| format!("local `kept` in `work`, train.py:7, thread {thread}");
+        many.found = vec![
+            found(&local("A"), 200),
+            found(&local("A"), 300),
+            found(&local("B"), 400),
+        ];
+        assert_eq!(
+            growth_headline(&many),
+            format!(
+                "memory +1000.0 KiB in 170 steps: 50 % explained by {}, 40 % explained by {}, 10 % not (20 samples)",
+                local("A"),
+                local("B")
+            )
         );
         report.found.drain(..2);
         assert!(growth_headline(&report).contains("less than 1 % of it"));

@@ -101,3 +101,26 @@ def test_leaves_and_their_gradients_behind_kept_graphs_count(keeps_saved: bool) 
     assert growth.pattern == ("graph-retained" if keeps_saved else "kept-with-graph")
     a_leaf = 256 * 512 * 4
     assert 2 * a_leaf <= growth.bytes / growth.tensors < 2.1 * a_leaf
+
+
+@needs_torch
+@pytest.mark.usefixtures("collector_paused")
+@pytest.mark.parametrize("is_parameter", [True, False])
+def test_gradients_that_python_has_seen_count_with_their_leaves(is_parameter: bool) -> None:
+    kept = []
+    monitor = monitor_of_all()
+    with monitor:
+        for _ in range(40):
+            leaf = torch.zeros(256, 512, requires_grad=True)
+            if is_parameter:
+                leaf = torch.nn.Parameter(leaf)
+            leaf.sum().backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_([leaf], 1.0)
+            kept.append(leaf)
+            del leaf
+            monitor.step()
+    (growth,) = monitor.found
+    assert growth.pattern == ("model-copies" if is_parameter else "container-grows")
+    a_leaf = 256 * 512 * 4
+    assert 2 * a_leaf <= growth.bytes / growth.tensors < 2.1 * a_leaf
+    assert "100 % explained by `kept`" in monitor.headline

@@ -84,6 +84,21 @@ def test_what_another_container_holds_too_is_said() -> None:
     assert "`by_step`" in found.summary
 
 
+def test_all_containers_that_hold_the_same_are_said() -> None:
+    kept: list[Any] = []
+    by_step: dict[int, Any] = {}
+    events: list[tuple[str, Any]] = []
+
+    def step(number: int) -> None:
+        kept.append(torch.ones(8, 500))
+        by_step[number] = kept[-1]
+        events.append(("output", kept[-1]))
+
+    found = next(it for it in watched(step).found if it.tensors)
+    assert "hold at least some of them too" in found.summary
+    assert all(f"`{name}`" in found.summary for name in ("kept", "by_step", "events"))
+
+
 class Trainer:
     def __init__(self) -> None:
         self.net = torch.nn.Linear(500, 8)

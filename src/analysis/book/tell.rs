@@ -159,7 +159,11 @@ impl Book {
                 };
                 (steps, (diagnosis.bytes as f64 * stays) as u64)
             }
-            Origin::Longer { family, .. } => (since(self.lengths.get(family)), diagnosis.bytes),
+            Origin::Longer { family, share } => {
+                let line = self.lengths.get(family);
+                let grown = line.map_or(0, Line::grown);
+                (since(line), (grown as f64 * share) as u64)
+            }
             Origin::Arrays(address) => {
                 let line = self.containers.get(address);
                 let steps = line.map_or(1, |line| now.step - line.first_step);

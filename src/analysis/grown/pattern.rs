@@ -26,6 +26,9 @@ const VIEWS: usize = 32;
 /// Of so many the largest is the example.
 const SHOWN: usize = 32;
 
+/// The class of tensors that are no parameters.
+const TENSOR: &str = "torch.Tensor";
+
 /// The device of tensors on the host.
 const HOST: &str = "cpu";
 
@@ -101,7 +104,12 @@ impl Look<'_, '_> {
         }
         let found = about(growth::CONTAINER_GROWS);
         let is_on_host = found.device == HOST;
-        if kind == GroupKind::Parameter || self.are_copies(members) {
+        let are_copies = self.are_copies(members);
+        if kind == GroupKind::Parameter && !are_copies && self.are_plain(members) {
+            let pattern = growth::variants::LEAVES_ACCUMULATE;
+            return Diagnosis { pattern, ..found };
+        }
+        if kind == GroupKind::Parameter || are_copies {
             let pattern = match is_on_host {
                 true => growth::variants::MODEL_COPIES_ON_HOST,
                 false => growth::MODEL_COPIES,
@@ -253,6 +261,15 @@ impl Look<'_, '_> {
             return None;
         }
         example.map(|(part, whole)| part_of_whole(part, whole))
+    }
+
+    /// True if some of the tensors are of the class `torch.Tensor` itself, as parameters are not.
+    fn are_plain(&self, members: &[u32]) -> bool {
+        let mut some = members.iter().take(SHOWN);
+        some.all(|&member| {
+            let object = self.live.object(member);
+            object.is_some_and(|it| self.inspector.type_name(&it) == TENSOR)
+        })
     }
 
     /// True for a tensor of PyTorch's, false for an array of another framework.

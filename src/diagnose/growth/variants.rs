@@ -22,6 +22,14 @@ pub const WEAK_KEYS_STAY: GrowthPattern = GrowthPattern {
     ..CONTAINER_GROWS
 };
 
+/// As [`CONTAINER_GROWS`], of leaves that are no parameters of modules.
+pub const LEAVES_ACCUMULATE: GrowthPattern = GrowthPattern {
+    what: "{owner} accumulates tensors that require gradients",
+    advice: "Limit its size (`collections.deque(maxlen=...)`), or clear it. Of a tensor whose gradient is no longer \
+             needed, store `.detach()`: the tensor itself keeps its gradient too.",
+    ..CONTAINER_GROWS
+};
+
 /// As [`CONTAINER_GROWS`], of views that show a small part of what they keep.
 pub const VIEWS_ACCUMULATE: GrowthPattern = GrowthPattern {
     what: "{owner} accumulates tensors that are views of larger storages",
@@ -52,7 +60,8 @@ pub const OPTIMIZER_STATE_GROWS: GrowthPattern = GrowthPattern {
     what: "{owner}, the state of an optimizer, grows",
     advice: "The optimizer needs the state of what it trains. That grows while more parameters are trained, as when \
              layers are unfrozen one by one, and while a history fills, as that of LBFGS (`history_size`). If \
-             parameters are replaced, it keeps the state of the old ones: make a new optimizer then.",
+             parameters are replaced, it keeps the state of the old ones: make a new optimizer then. If each step \
+             appends to a list of it, limit that list.",
     ..CONTAINER_GROWS
 };
 

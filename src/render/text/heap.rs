@@ -30,8 +30,8 @@ pub fn heap(heap: &Heap) -> String {
             Ink::Plain,
             "",
             &format!(
-                "{} are unreachable: garbage, or kept alive only by C++.",
-                grouped(heap.unreachable)
+                "{} unreachable: garbage, or kept alive only by C++.",
+                counted(heap.unreachable, "object is", "objects are")
             ),
         );
     }

@@ -1,0 +1,75 @@
+"""Only a graph that becomes longer from step to step is told as a state that nobody detaches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import cyclescope
+from support.monitors import monitor_of_all
+
+torch = pytest.importorskip("torch")
+
+pytestmark = pytest.mark.usefixtures("collector_paused")
+
+STEPS = 50
+
+
+def watched(step: Callable[[int], object]) -> cyclescope.LeakMonitor:
+    monitor = monitor_of_all()
+    with monitor:
+        for number in range(STEPS):
+            step(number)
+            monitor.step()
+    return monitor
+
+
+def test_losses_that_exceptions_keep_carry_nothing_on() -> None:
+    failures: list[ValueError] = []
+
+    def train(inputs: Any) -> None:
+        loss = inputs.exp().mean()
+        raise ValueError(loss.shape)
+
+    def step(_: int) -> None:
+        try:
+            train(torch.ones(64, 64, requires_grad=True))
+        except ValueError as error:
+            failures.append(error)
+
+    assert {it.pattern for it in watched(step).found} == {"exceptions-kept"}
+    failures.clear()
+
+
+def test_what_is_computed_from_an_old_graph_beside_them_carries_nothing_on() -> None:
+    failures: list[ValueError] = []
+    weight = torch.ones(64, requires_grad=True)
+    table = (weight * 2).exp()
+
+    def train(inputs: Any) -> None:
+        loss = (inputs * table).mean()
+        raise ValueError(loss.shape)
+
+    def step(_: int) -> None:
+        try:
+            train(torch.ones(64, 64))
+        except ValueError as error:
+            failures.append(error)
+
+    assert "state-not-detached" not in {it.pattern for it in watched(step).found}
+    failures.clear()
+
+
+def test_a_state_is_told_with_all_that_its_graph_keeps() -> None:
+    weight = torch.ones(64, 64, requires_grad=True)
+    state = {"hidden": torch.zeros(64, 64)}
+
+    def step(_: int) -> None:
+        state["hidden"] = torch.tanh(state["hidden"] @ weight)
+
+    (growth,) = watched(step).found
+    assert growth.pattern == "state-not-detached"
+    # Each step adds what `tanh` saves; the product saves that too.
+    assert growth.bytes >= (growth.step - 1) * 64 * 64 * 4
