@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from errno import EACCES, EISDIR, ENOENT, ENOTDIR
-from os import W_OK, X_OK, PathLike, strerror
+from os import W_OK, X_OK, PathLike, scandir, strerror
 from os import name as os_name
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR, S_ISREG
@@ -58,6 +58,26 @@ def exists(path: Path) -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+def is_folder(path: Path) -> bool:
+    """Whether there is a folder of this name; unlike ``Path.is_dir``, False also without access."""
+    try:
+        return S_ISDIR(_system.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def why_unreadable(path: Path) -> str | None:
+    """Why there is nothing to read by this name, or the folder cannot be listed; None if it can."""
+    try:
+        if is_folder(path):
+            scandir(path).close()
+        else:
+            _system.stat(path)
+    except (OSError, ValueError) as error:
+        return reason(error) if isinstance(error, OSError) else str(error)
+    return None
 
 
 def read_bytes(path: Path) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Coroutine, Sequence
 from types import CoroutineType, FunctionType, MethodType, TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from cyclescope import _native
 from cyclescope._devices import Devices
@@ -69,6 +69,10 @@ class Recorder:
             keep_all=True,
         )
 
+    def looks_for(self, devices: Sequence[str], ignore: Sequence[str]) -> bool:
+        """Whether it records these leaks."""
+        return self._devices == list(devices) and self._ignore == list(ignore)
+
     def take(self) -> CycleReport:
         """Collect now and return what leaked since the start, or since the previous call."""
         found = _native.find(self._devices, self._ignore)
@@ -118,6 +122,8 @@ class ForbiddenCycles:
         traceback: TracebackType | None,
     ) -> None:
         __tracebackhide__ = True
+        if not self._recorders:
+            raise RuntimeError("this block was not entered")
         recorder = self._recorders.pop()
         try:
             # An exception raised by the block takes precedence.
@@ -148,6 +154,16 @@ class ForbiddenCycles:
 
         if isinstance(function, (staticmethod, classmethod)):
             return type(function)(self(function.__func__))
+        if isinstance(function, type):
+            raise TypeError(
+                f"{function.__qualname__} is a class, of which only the constructor would be "
+                "checked: decorate its methods instead"
+            )
+        if not callable(function):
+            below = (
+                ": put the decorator below it, on the function" if _is_property(function) else ""
+            )
+            raise TypeError(f"{type(function).__name__} is not a function{below}")
         called = _called(function)
         if inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called):
             raise TypeError(
@@ -191,6 +207,10 @@ class ForbiddenCycles:
         return ForbiddenCycles(self._devices, self._ignore, self._min_bytes)
 
 
+def _is_property(given: object) -> bool:
+    return isinstance(given, (property, functools.cached_property))
+
+
 def _called(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function that runs where an object is called, if it is written in Python."""
     while isinstance(function, functools.partial):
@@ -201,12 +221,29 @@ def _called(function: Callable[..., Any]) -> Callable[..., Any]:
     return own if isinstance(own, FunctionType) else function
 
 
+@overload
 def forbid_tensor_cycles(
-    *, devices: Devices | None = None, ignore: Sequence[str] = (), min_bytes: int = 0
-) -> ForbiddenCycles:
+    function: None = None,
+    /,
+    *,
+    devices: Devices | None = None,
+    ignore: Sequence[str] = (),
+    min_bytes: int = 0,
+) -> ForbiddenCycles: ...
+@overload
+def forbid_tensor_cycles(function: _Function, /) -> _Function: ...
+def forbid_tensor_cycles(
+    function: _Function | None = None,
+    /,
+    *,
+    devices: Devices | None = None,
+    ignore: Sequence[str] = (),
+    min_bytes: int = 0,
+) -> ForbiddenCycles | _Function:
     """Raise :class:`TensorCycleError` if a block or function leaks a tensor through a cycle.
 
-    Use it with ``with`` or ``async with``, or as a decorator of functions and coroutine functions.
+    Use it with ``with`` or ``async with``, or as a decorator of functions and coroutine functions,
+    with or without parentheses.
     A coroutine that a function returns is checked when it is awaited.
     Blocks may be nested. Garbage is collected before the block and at its end. Garbage from before
     the block does not count; leaks of other threads and tasks during the block do. If the block
@@ -215,6 +252,7 @@ def forbid_tensor_cycles(
     either: :func:`assert_no_tensor_cycles` finds it.
 
     Args:
+        function: The function, where this is a decorator without parentheses.
         devices: Which memory to check. By default accelerators, or all memory if there are none,
             so the check also works on machines without a GPU; see :func:`warn_tensor_cycles`.
         ignore: Leaks that are allowed; see :func:`warn_tensor_cycles`.
@@ -226,4 +264,5 @@ def forbid_tensor_cycles(
     """
     way_out = "Pass forbid_tensor_cycles(devices='any')"
     checked = resolve(devices, ignore, way_out)
-    return ForbiddenCycles(*checked, check_min_bytes(min_bytes))
+    forbidden = ForbiddenCycles(*checked, check_min_bytes(min_bytes))
+    return forbidden if function is None else forbidden(function)

@@ -252,7 +252,10 @@ fn draw_path(out: &mut Lines, leak: &Leak, buffer: &Buffer, several: bool) {
         out.line(format!("  {owner} is"));
         return;
     }
-    out.line(format!("  {owner} holds"));
+    out.line(match is_of_several(leak, buffer) {
+        true => format!("  {owner} and others like it hold"),
+        false => format!("  {owner} holds"),
+    });
     let length = buffer.path.len();
     let gap = if length > PATH + 1 {
         PATH / 2..length - PATH / 2
@@ -284,6 +287,13 @@ fn draw_path(out: &mut Lines, leak: &Leak, buffer: &Buffer, several: bool) {
             out.line(format!("    {}", name(&next.label, NAME)));
         }
     }
+}
+
+/// True if one path leads to several buffers: then each is held by an object of its own, in another cycle of the leak.
+fn is_of_several(leak: &Leak, buffer: &Buffer) -> bool {
+    let way = |it: &Buffer| (it.from_step, it.path.clone());
+    let same = leak.buffers.iter().filter(|it| way(it) == way(buffer));
+    leak.count > 1 && same.count() > 1
 }
 
 /// The cut, if any, of one reference on the path to a buffer.

@@ -70,6 +70,30 @@ fn is_of_objects(grown: &Grown) -> bool {
     grown.growth.objects > 0 && !grown.growth.is_of_process()
 }
 
+/// Why nothing explains what memory has grown by.
+fn why_not_explained(report: &GrowthReport) -> &'static str {
+    let keeps_graphs = |it: &Grown| {
+        matches!(
+            it.growth.pattern.as_str(),
+            "grad-fn-kept" | "state-not-detached"
+        )
+    };
+    match report.found.is_empty() {
+        true => {
+            "no group of tensors with a known owner has grown steadily and by enough to be reported"
+        }
+        // What C++ keeps behind them is not all to be seen.
+        false if report.found.iter().any(keeps_graphs) => {
+            "how much of it the graphs of what grows below keep is not known"
+        }
+        // Objects may keep tensors.
+        false if report.found.iter().any(is_of_objects) => {
+            "how much of it the objects below keep is not known"
+        }
+        false => "what grows below is less than 1 % of it",
+    }
+}
+
 /// What grows, each owner once, and how many bytes all that was told of it explains.
 fn by_owner(found: &[Grown]) -> Vec<(&Growth, u64)> {
     let mut owners: Vec<(&Growth, u64)> = Vec::new();
@@ -151,26 +175,7 @@ fn of_tensors(report: &GrowthReport) -> String {
         }
     }
     if parts.is_empty() {
-        let keeps_graphs = |it: &Grown| {
-            matches!(
-                it.growth.pattern.as_str(),
-                "grad-fn-kept" | "state-not-detached"
-            )
-        };
-        let groups = match report.found.is_empty() {
-            true => {
-                "no group of tensors with a known owner has grown steadily and by enough to be reported"
-            }
-            // What C++ keeps behind them is not all to be seen.
-            false if report.found.iter().any(keeps_graphs) => {
-                "how much of it the graphs of what grows below keep is not known"
-            }
-            // Objects may keep tensors.
-            false if report.found.iter().any(is_of_objects) => {
-                "how much of it the objects below keep is not known"
-            }
-            false => "what grows below is less than 1 % of it",
-        };
+        let groups = why_not_explained(report);
         return format!("{headline}, not explained: {groups} ({samples})");
     }
     if more_owners > 0 {

@@ -269,6 +269,31 @@ def test_so_are_coroutines_of_other_callables(function: Callable[..., Any]) -> N
     assert asyncio.run(forbid_tensor_cycles()(lambda: asyncio.sleep(0, "slept"))()) == "slept"
 
 
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        (Node, "Node is a class"),
+        (property(len), "put the decorator below it"),
+        (functools.cached_property(len), "put the decorator below it"),
+        (5, "int is not a function"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(given: Any, reason: str) -> None:
+    with pytest.raises(TypeError, match=reason):
+        forbid_tensor_cycles(devices="any")(given)
+
+
+def test_the_decorator_needs_no_parentheses() -> None:
+    @forbid_tensor_cycles
+    def leaks() -> None:
+        """It does."""
+        Node()
+
+    assert leaks.__doc__ == "It does."
+    with pytest.raises(TensorCycleError):
+        leaks()
+
+
 def test_the_methods_of_a_class_may_be_decorated() -> None:
     class Trainer:
         @forbid_tensor_cycles()

@@ -286,3 +286,43 @@ def test_clean():
     result = pytester.runpytest_subprocess(*PLUGIN, "--tensor-cycles=error", "-v")
     result.assert_outcomes(passed=1, failed=2)
     result.stdout.fnmatch_lines(["*test_old FAILED*", "*test_freed FAILED*", "*test_clean PASSED*"])
+
+
+DROPPED = """
+import numpy
+
+class Node:
+    def __init__(self):
+        self.me = self
+        self.array = numpy.zeros(1000)
+
+kept = []
+
+def test_leaves():
+    kept.append(Node())
+
+def test_fine(): ...
+
+def test_last(): ...
+"""
+
+
+@pytest.mark.parametrize("test", ["test_leaves", "test_last"])
+def test_looks_at_the_whole_heap_find_what_is_dropped_between_tests(
+    pytester: pytest.Pytester, test: str
+) -> None:
+    """As by a thread that a test has started, while the checks take their time."""
+    pytester.makepyfile(test_a=DROPPED)
+    pytester.makeconftest(
+        f"""
+import sys
+
+def pytest_runtest_logfinish(nodeid):
+    if nodeid.endswith({test!r}):
+        sys.modules["test_a"].kept.clear()
+"""
+    )
+    options = ("--tensor-cycles=error", "--tensor-cycles-scope=whole")
+    result = pytester.runpytest_subprocess(*PLUGIN, *options)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["1 distinct leak in 1 test"])

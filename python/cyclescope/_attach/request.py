@@ -106,7 +106,8 @@ def _check(process: Process) -> None:
         raise AttachError("a process cannot attach to itself: call cyclescope.heap()")
     if not process.is_alive:
         raise AttachError(
-            f"no process {process.pid}: it has ended, or has another number outside its container"
+            f"no process {process.pid}: it has ended, or it runs in a container and has another "
+            "process ID here"
         )
     if (reason := other_version(process)) is not None:
         raise AttachError(reason)

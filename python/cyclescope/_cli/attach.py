@@ -85,6 +85,10 @@ def run(parsed: argparse.Namespace) -> int:
     """Ask the process, and print what it answers."""
     try:
         check_number("--timeout", parsed.timeout)
+        if parsed.report_dir is not None and not parsed.watch:
+            fail(
+                parsed, "--report-dir is the folder for the pages of --watch: give both or neither"
+            )
         if parsed.watch:
             return _watch(parsed)
         results = _results(parsed)

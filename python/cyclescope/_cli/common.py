@@ -15,7 +15,7 @@ from cyclescope import _native
 from cyclescope._cli import progress
 from cyclescope._cli.output import out, tell
 from cyclescope._cli.repeated import Content, distinct
-from cyclescope._files import exists, write_whole
+from cyclescope._files import exists, is_folder, why_unreadable, write_whole
 from cyclescope._native import CycleReport
 from cyclescope._results import to_sarif
 
@@ -81,7 +81,9 @@ def _files(parsed: argparse.Namespace, name: str, output: str | None) -> list[Pa
     if not name:
         fail(parsed, "the name of a report is empty: name a file or folder (. is the current one)")
     pattern = name
-    if Path(name).is_dir():
+    if is_folder(Path(name)):
+        if (why := why_unreadable(Path(name))) is not None:
+            fail(parsed, f"cannot read {why}")
         pattern, name = str(Path(glob.escape(name)) / "*.json"), str(Path(name) / "*.json")
     elif not glob.has_magic(name) or exists(Path(name)):
         return [Path(name)]

@@ -11,7 +11,8 @@ from pathlib import Path
 from cyclescope import _native
 from cyclescope._cli.common import add_json, fail, merged, print_json, read_reports
 from cyclescope._cli.output import out, out_bytes, tell
-from cyclescope._native import Patch
+from cyclescope._files import exists, is_folder, why_unreadable
+from cyclescope._native import Leak, Patch
 
 DESCRIPTION = """\
 Print a patch that removes a reference cycle. No file is changed: pipe the patch to `git apply`.
@@ -66,8 +67,8 @@ def run(parsed: argparse.Namespace) -> int:
     if not name or not number.isdecimal():
         fail(parsed, f"give FILE:LINE, such as train.py:31, or a report as JSON: {parsed.place}")
     file = Path(name)
-    if not file.exists():
-        fail(parsed, f"no such file: {file}")
+    if (why := why_unreadable(file)) is not None:
+        fail(parsed, f"cannot read {why}")
     try:
         patch = _fix(file, number)
         base = _base(file)
@@ -123,11 +124,22 @@ def _list(parsed: argparse.Namespace) -> int:
         )
     for leak in [] if parsed.json else report.leaks:
         if leak.patch is None:
-            out(f"{leak.signature}: there is no patch. {leak.advice}")
+            out(f"{leak.signature}: there is no patch{_why_none(leak)}. {leak.advice}")
         else:
             place = shlex.quote(f"{leak.patch.file}:{leak.patch.line}")
             out(f"{leak.signature}: {leak.patch.summary}\n    cyclescope fix {place} --diff")
     return 0 if any(leak.patch is not None for leak in report.leaks) else 1
+
+
+def _why_none(leak: Leak) -> str:
+    """The reason why a leak has no patch, as the end of a clause, if it is known by now."""
+    if leak.source is None:
+        return ", as no statement is known that made the reference"
+    try:
+        _fix(Path(leak.source.file), str(leak.source.marked))
+    except ValueError as reason:
+        return f": {reason}"
+    return ""
 
 
 def _facts(patch: Patch, text: bytes | None = None) -> dict[str, object]:
@@ -206,7 +218,8 @@ def _repository(folder: Path) -> Path | None:
     """The root of the Git repository that a folder is in."""
     for each in (folder, *folder.parents):
         git = each / ".git"
-        if git.is_file() or (git / "HEAD").exists():
+        # A file in the work tree of another folder's repository, or in a submodule.
+        if (exists(git) and not is_folder(git)) or exists(git / "HEAD"):
             return each
     return None
 

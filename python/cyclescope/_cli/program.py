@@ -385,7 +385,7 @@ def _show(error: BaseException) -> int:
 
     ``_PyErr_PrintEx`` in Python/pythonrun.c has what is done if ``sys.excepthook`` fails.
     """
-    flush(sys.stdout)
+    flush(getattr(sys, "stdout", None))
     hook = getattr(sys, "excepthook", None)
     if hook is None:
         _complain("sys.excepthook is missing\n")

@@ -60,10 +60,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
         "everything after the program is passed to it."
     )
     parser.epilog = (
-        "The exit status is that of the program. With --fail-on-leak, it is 1 if the program "
-        "succeeds but leaks (or, with --growth, accumulates memory), and 2 if leaks may have gone "
-        "unseen. For several GPUs: torchrun ... -m cyclescope run SCRIPT. If CYCLESCOPE_OFF is "
-        "set, the program runs unwatched and nothing is written."
+        "The exit status is the program's, or 2 if it succeeds but a file of -o cannot be written. "
+        "With --fail-on-leak, it is 1 if the program succeeds but leaks (or, with --growth, "
+        "accumulates memory), and 2 if leaks may have gone unseen. For several GPUs: torchrun ... "
+        "-m cyclescope run SCRIPT. If CYCLESCOPE_OFF is set, the program runs unwatched."
     )
     _add_options_of_watch(parser)
     _add_options_of_end(parser)
@@ -102,7 +102,7 @@ def _add_options_of_watch(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--report-dir",
         metavar="DIR",
-        help="folder for the HTML pages (default: a temporary folder)",
+        help="folder for the reports, as HTML pages and JSON (default: a temporary folder)",
     )
     parser.add_argument(
         "-o",
@@ -230,7 +230,7 @@ def run(parsed: argparse.Namespace) -> int:
         run_exit_handlers()
         if getpid() != process:
             return status
-        is_flushed = flush(sys.stdout)
+        is_flushed = flush(getattr(sys, "stdout", None))
     finally:
         if getpid() == process:
             if oom is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cyclescope._cli.common import fail
 from cyclescope._cli.output import out
+from cyclescope._files import is_folder, why_unreadable
 from cyclescope._server import Server
 
 
@@ -25,8 +26,10 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Serve the folder until Ctrl-C."""
     folder = Path(parsed.folder)
-    if not folder.is_dir():
+    if not is_folder(folder):
         fail(parsed, f"{folder} is not a folder")
+    if (why := why_unreadable(folder)) is not None:
+        fail(parsed, f"cannot read {why}")
     try:
         server = Server(folder, parsed.port)
     except (OSError, OverflowError) as error:

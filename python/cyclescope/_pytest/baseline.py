@@ -78,8 +78,11 @@ class Baseline:
                 pairs[leak.signature] = before
         return pairs
 
-    def update(self, leaks: Iterable[Leak]) -> int:
-        """Add leaks, in place of those that have moved, and return how many were new.
+    def update(self, leaks: Iterable[Leak]) -> tuple[int, int]:
+        """Add leaks, in place of those that have moved.
+
+        Returns:
+            How many were new, and how many entries were replaced.
 
         Raises:
             OSError: If the file cannot be written. The baseline is as before.
@@ -99,7 +102,7 @@ class Baseline:
         make_folder(self.file.parent)
         write_whole(self.file, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
         self.leaks, self._outlines = listed, outlines
-        return len(new)
+        return len(new), len(moved)
 
 
 def _texts(read: dict[object, object]) -> dict[str, str]:

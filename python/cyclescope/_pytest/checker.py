@@ -53,6 +53,9 @@ class Checker:
         self._told: set[str] = set()
         self._series: Series | None = None
         self._recorder: Recorder | None = None
+        """Of the tests in a row whose checks look at the whole heap."""
+        self._late: list[LateLeak] = []
+        """What the recorder has found after the last check of the test before."""
         self._check: Check | None = None
         """Of the current test."""
         self._last: Check | None = None
@@ -62,10 +65,11 @@ class Checker:
 
     def _begin(self, item: pytest.Item, alike: Alike) -> None:
         """Start to record the leaks of a test."""
-        self._stop_recorder()
         blind = blindness(list(alike.devices))
         of: Recorder | Series | None = None
         if not alike.whole:
+            self._take_from_recorder()
+            self._stop_recorder()
             if self._series is None or self._series.alike != alike:
                 self._stop_series()
                 self._series = Series(alike)
@@ -73,7 +77,7 @@ class Checker:
                 of = self._series
         if of is None:
             self._stop_series()
-            of = self._recorder = Recorder(alike.devices, alike.ignore)
+            of = self._record(alike)
         self._check = Check(of, alike, blind=blind)
         self._checked.append(item.nodeid)
         # Other kinds of items have no fixtures.
@@ -84,6 +88,31 @@ class Checker:
         if self._series is not None:
             self._series.stop()
             self._series = None
+
+    def _record(self, alike: Alike) -> Recorder:
+        """The recorder of a test; that of the test before if it looks for the same."""
+        self._take_from_recorder()
+        recorder = self._recorder
+        if recorder is None or not recorder.looks_for(alike.devices, alike.ignore):
+            self._stop_recorder()
+            recorder = self._recorder = Recorder(alike.devices, alike.ignore)
+        return recorder
+
+    def _take_from_recorder(self, among: int = 1) -> None:
+        """What was dropped since the last check, such as by a thread that a test has left.
+
+        Args:
+            among: How many of the last tests are named as those that may have made it.
+        """
+        if self._recorder is None:
+            return
+        if self._last is not None and self._last.raised:
+            # pytest held it until now.
+            self._recorder.discard()
+        else:
+            own = self._recorder.take()
+            tests = list(dict.fromkeys(self._checked[-among:]))
+            self._late += each_late(own, tests, certain=False)
 
     def _stop_recorder(self) -> None:
         if self._recorder is not None:
@@ -177,6 +206,9 @@ class Checker:
 
     def _check_after(self, item: pytest.Item, check: Check) -> None:
         """Check after teardown; and if a series or a module of it ends, earlier tests too."""
+        others, self._late = self._late, []
+        for other in others:
+            self._take_late(item, check, other)
         nextitem = check.nextitem
         series = check.of if isinstance(check.of, Series) else None
         ends = series is not None and self._ends(series, nextitem)
@@ -256,7 +288,6 @@ class Checker:
         try:
             self._check_after(item, check)
         finally:
-            self._stop_recorder()
             self._check, self._last = None, check
 
     def _attach(self, item: pytest.Item, report: pytest.TestReport, check: Check) -> None:
@@ -304,7 +335,8 @@ class Checker:
                 self.ending.is_missing = True
             elif self._last is not None:
                 released = release_instances(session.items)
-                if released or self._last.nextitem is not None:
+                is_early = self._last.nextitem is not None
+                if released or is_early or self._recorder is not None:
                     self._look_at_the_end(self._last)
         finally:
             self._stop_series()
@@ -320,8 +352,8 @@ class Checker:
             own = self._series.take(Reach.HEAP)
             late = [*self._series.take_late(), *each_late(own, [self._checked[-1]], certain=True)]
         else:
-            found = _native.find_new(list(alike.devices), list(alike.ignore), 0)
-            late = each_late(found, list(dict.fromkeys(self._checked)), certain=False)
+            self._take_from_recorder(among=len(self._checked))
+            late, self._late = self._late, []
         for it in late:
             (leak,) = it.report.leaks
             self.ending.found.append(

@@ -159,9 +159,9 @@ class Summary:
             )
         if self._unseen:
             self._said.append(
-                f"{_counted(len(self._unseen), 'test')} changed gc.callbacks, so that garbage "
-                f"collections were not seen: {_listed(self._unseen)}. Leaks that these freed are "
-                "not known."
+                f"{_counted(len(self._unseen), 'test')} changed gc.callbacks, so garbage "
+                f"collections went unseen: {_listed(self._unseen)}. Any leaks that they freed are "
+                "unknown."
             )
         if self._has_checked and self._lacks_last_look():
             self._said.append(
@@ -216,8 +216,11 @@ class Summary:
         moved = baseline.moved(leaks)
         if self._choices.update_baseline:
             try:
-                new = baseline.update(leaks)
-                self._said.append(f"baseline: added {_counted(new, 'leak')} to {baseline.file}")
+                new, replaced = baseline.update(leaks)
+                also = f", replaced {replaced} whose lines have moved" if replaced else ""
+                self._said.append(
+                    f"baseline: added {_counted(new, 'leak')} to {baseline.file}{also}"
+                )
             except OSError as error:
                 self._said.append(
                     f"baseline not written: {baseline.file}: {error.strerror or error}. The run "
@@ -231,11 +234,12 @@ class Summary:
                 f"numbers: {pairs}. If only lines have moved, --tensor-cycles-update-baseline "
                 "replaces these entries"
             )
-        unseen = baseline.unseen(self._tests)
+        unseen = [it for it in baseline.unseen(self._tests) if it not in moved.values()]
         if unseen:
             self._said.append(
-                f"baseline: {len(unseen)} of {len(baseline.leaks)} leaks did not occur in this "
-                f"run; remove those that are fixed from {baseline.file}: {', '.join(unseen)}"
+                f"baseline: {len(unseen)} of {_counted(len(baseline.leaks), 'listed leak')} did "
+                f"not occur in this run; remove those that are fixed from {baseline.file}: "
+                f"{', '.join(unseen)}"
             )
         return True
 
@@ -254,7 +258,8 @@ class Summary:
             for test in tests[:TESTS_SHOWN]:
                 terminalreporter.write_line(f"    {test}")
             if len(tests) > TESTS_SHOWN:
-                terminalreporter.write_line(f"    and {len(tests) - TESTS_SHOWN} more tests")
+                more = _counted(len(tests) - TESTS_SHOWN, "more test")
+                terminalreporter.write_line(f"    and {more}")
         if leaks:
             tested = len({test for tests in self._tests.values() for test in tests})
             terminalreporter.write_line(

@@ -422,8 +422,7 @@ fn without_class(leak: &mut Leak, cut: &Cut, sources: &Sources) {
 /// # Errors
 /// Why there is none, as a clause.
 pub fn fix(file: &Path, line: usize) -> Result<Patch, String> {
-    let text =
-        read(file).ok_or("it is not a file of Python source in UTF-8, or larger than 1 MiB")?;
+    let text = read(file).ok_or("it is not Python source in UTF-8, or it is larger than 1 MiB")?;
     let lines = text.lines().count();
     if !(1..=lines).contains(&line) {
         let s = if lines == 1 { "" } else { "s" };
@@ -480,8 +479,8 @@ fn candidate(syntax: &Syntax, line: usize, name: Option<&str>) -> Result<Candida
         });
     }
     found.pop().ok_or_else(|| {
-        "no attribute of `self` is directly set to a closure over `self` or a bound method, and no variable directly keeps \
-         an exception, frame or `with pytest.raises(…) as`".into()
+        "no attribute of `self` is directly set to a closure over `self` or a bound method, and no variable keeps \
+         an exception, a frame or what `pytest.raises(…)` returns".into()
     })
 }
 
