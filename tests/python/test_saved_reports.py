@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from cyclescope import CycleReport
 from support.command_line import LEAKY, Command, report_of
 
@@ -36,6 +38,16 @@ def test_a_report_in_every_format(command: Command, tmp_path: Path) -> None:
         assert begin in text[:200]
         assert "Node" in text
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(begins)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le"])
+def test_a_report_that_windows_has_written(command: Command, tmp_path: Path, encoding: str) -> None:
+    report_of(command, tmp_path)
+    text = (tmp_path / "report.json").read_text(encoding="utf-8")
+    (tmp_path / "other.json").write_text(text, encoding=encoding)
+    shown = command("report", "other.json")
+    assert shown.stderr == ""
+    assert shown.stdout == command("report", "report.json").stdout
 
 
 def test_color_is_for_terminals(command: Command, tmp_path: Path) -> None:

@@ -117,7 +117,8 @@ def _read(parsed: argparse.Namespace, file: Path) -> tuple[CycleReport, str]:
         else:
             with file.open("rb") as stream:
                 content = stream.read(MAX_BYTES + 1)
-        text = content.decode()
+        # PowerShell writes UTF-16, and editors of Windows a mark at the beginning.
+        text = content.decode(json.detect_encoding(content))
         return CycleReport.from_json(text), text
     except OSError as error:
         fail(parsed, f"cannot read {file}: {error.strerror}")
