@@ -69,12 +69,13 @@ def is_folder(path: Path) -> bool:
 
 
 def why_unreadable(path: Path) -> str | None:
-    """Why there is nothing to read by this name, or the folder cannot be listed; None if it can."""
+    """Why a file cannot be read, or a folder cannot be listed; None if it can."""
     try:
-        if is_folder(path):
+        mode = _system.stat(path).st_mode
+        if S_ISDIR(mode):
             scandir(path).close()
-        else:
-            _system.stat(path)
+        elif S_ISREG(mode):
+            open_file(path, "rb").close()
     except (OSError, ValueError) as error:
         return reason(error) if isinstance(error, OSError) else str(error)
     return None

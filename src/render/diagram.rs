@@ -289,11 +289,13 @@ fn draw_path(out: &mut Lines, leak: &Leak, buffer: &Buffer, several: bool) {
     }
 }
 
-/// True if one path leads to several buffers: then each is held by an object of its own, in another cycle of the leak.
+/// True if one path of attributes leads to several buffers: then each is held by an object of its own, in another cycle of
+/// the leak. The members of a set all have the same path.
 fn is_of_several(leak: &Leak, buffer: &Buffer) -> bool {
+    let is_attribute = |edge: &String| edge.starts_with('.');
     let way = |it: &Buffer| (it.from_step, it.path.clone());
     let same = leak.buffers.iter().filter(|it| way(it) == way(buffer));
-    leak.count > 1 && same.count() > 1
+    leak.count > 1 && buffer.path.iter().all(is_attribute) && same.count() > 1
 }
 
 /// The cut, if any, of one reference on the path to a buffer.

@@ -134,7 +134,7 @@ def _list(parsed: argparse.Namespace) -> int:
 def _why_none(leak: Leak) -> str:
     """The reason why a leak has no patch, as the end of a clause, if it is known by now."""
     if leak.source is None:
-        return ", as no statement is known that made the reference"
+        return ", because it is not known which statement made the reference"
     try:
         _fix(Path(leak.source.file), str(leak.source.marked))
     except ValueError as reason:
