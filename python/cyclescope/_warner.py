@@ -301,7 +301,9 @@ def warn_tensor_cycles(
     }
     watch = _watch_for(wanted, [name for name in left_out if not left_out[name]])
     chosen = devices if watch.is_of_program else watch.devices
-    say_what_is_checked(watch.devices, chosen, "Pass devices='any'")
+    say_what_is_checked(
+        watch.devices, chosen, "Pass devices='any' (on the command line, --devices any)"
+    )
     return watch
 
 
