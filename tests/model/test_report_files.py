@@ -60,13 +60,14 @@ def test_an_endless_one_is_not_read() -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (b"\xff\xfe", "this is not text"),
+        (b"\x89PNG", "this is not text"),
+        (b"\xff\xfe", "not JSON"),
         (b'{"schema": 2}', "upgrade"),
         (b"[" * 1_000_000, "not"),
         (b'{"schema": 1, "later": ' + b'{"x": ' * 200_000, "not JSON"),
         (b"", "not JSON"),
     ],
-    ids=["no text", "newer", "deep", "deep within", "empty"],
+    ids=["no text", "an empty one of Windows", "newer", "deep", "deep within", "empty"],
 )
 def test_what_is_none_is_refused(tmp_path: Path, content: bytes, sentence: str) -> None:
     file = tmp_path / "report.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import glob
 import json
 import os
@@ -118,7 +119,8 @@ def _read(parsed: argparse.Namespace, file: Path) -> tuple[CycleReport, str]:
             with file.open("rb") as stream:
                 content = stream.read(MAX_BYTES + 1)
         # PowerShell writes UTF-16, and editors of Windows a mark at the beginning.
-        text = content.decode(json.detect_encoding(content))
+        is_utf_16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+        text = content.decode("utf-16" if is_utf_16 else "utf-8-sig")
         return CycleReport.from_json(text), text
     except OSError as error:
         fail(parsed, f"cannot read {file}: {error.strerror}")
