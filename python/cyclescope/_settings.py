@@ -222,9 +222,9 @@ def _bool(name: str, value: object) -> bool:
 
 
 def _min_bytes(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ValueError(f"min_bytes must be a number of bytes, 0 or more, not {value!r}")
-    return value
+    return min(value, sys.maxsize)
 
 
 def _every(value: object) -> int:
@@ -284,8 +284,9 @@ def check_number(name: str, value: object, *, at_most: float | None = None) -> f
         raise ValueError(f"{name} must be {limit}, not {value!r}{_as_number(value)}")
     number = float(value)
     if not 0 < number <= (float("inf") if at_most is None else at_most):
-        percent = f"; did you mean {number / 100:g}?" if at_most == 1 and 1 < number <= 100 else ""
-        raise ValueError(f"{name} must be {limit}, not {value!r}{percent}")
+        is_percent = at_most == 1 and 2 <= number <= 100
+        meant = f"; did you mean {number / 100:g}?" if is_percent else ""
+        raise ValueError(f"{name} must be {limit}, not {value!r}{meant}")
     return number
 
 

@@ -51,6 +51,8 @@ def test_help_names_every_command(command: Command) -> None:
         (["explain", "hook"], "optimizer-hook-captures-owner or activations-kept-by-hook?"),
         (["explain", "zzz"], "unknown name 'zzz': `cyclescope explain` lists all"),
         (["run"], "SCRIPT"),
+        (["run", ""], "the name of the program is empty"),
+        (["run", "-m", ""], "the name of the module after -m is empty"),
         (["run", "none.py"], "cannot run none.py: No such file"),
         (["run", "none"], "to run a module, use -m"),
         (["run", "-m", "no.such"], "no.such"),

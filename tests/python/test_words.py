@@ -106,6 +106,10 @@ def test_an_uncaught_error_suggests_once() -> None:
             "fraction must be more than 0 and at most 1, not 90; did you mean 0.9?",
         ),
         (
+            lambda: cyclescope.collect_on_pressure(1.5),
+            "fraction must be more than 0 and at most 1, not 1.5",
+        ),
+        (
             lambda: cyclescope.collect_on_pressure("high"),  # type: ignore[arg-type]
             "fraction must be more than 0 and at most 1, not 'high'",
         ),

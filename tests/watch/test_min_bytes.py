@@ -118,6 +118,12 @@ def test_checks_find_all_unless_asked_not_to() -> None:
         Small(2)
 
 
+def test_more_than_any_memory_is_no_error() -> None:
+    gc.collect()
+    Small(1)
+    assert cyclescope.find_tensor_cycles(devices="any", min_bytes=10**30).leaks == []
+
+
 @pytest.mark.parametrize("value", [-1, 1.5, "1", True, None])
 def test_a_wrong_number_is_refused(value: object) -> None:
     calls: list[Callable[..., object]] = [

@@ -209,6 +209,8 @@ def _is_path_safe() -> bool:
 
 
 def _script(name: str, arguments: list[str]) -> Program:
+    if not name:
+        raise ProgramError("the name of the program is empty")
     # As Python does it: `__file__` is absolute, and `sys.path[0]` follows symbolic links.
     path, file = Path(name).absolute(), _absolute(name)
     if pkgutil.get_importer(file) is not None:
@@ -322,6 +324,8 @@ def _not_python(file: str, error: Exception) -> str:
 
 
 def _module(name: str, arguments: list[str]) -> Program:
+    if not name:
+        raise ProgramError("the name of the module after -m is empty")
     here = os.getcwd()
     if not _is_path_safe():
         sys.path[0] = here
