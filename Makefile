@@ -115,9 +115,9 @@ test-frameworks: $(VENV)/.built .wheel/.built $(FRAMEWORKS)/.made ## Accelerate,
 	PYTHONPATH=python:tests $(FRAMEWORKS)/bin/python -m pytest tests/long/frameworks/*.py
 
 # The packages look for the CUDA runtime where the system has its libraries: PyTorch's will do.
-test-devices: $(VENV)/.built $(DEVICES)/.made ## Numba, RMM and cuda.core as they are, with a stand-in for the driver
+test-devices: $(VENV)/.built $(DEVICES)/.made ## TensorFlow, and Numba, RMM and cuda.core with a stand-in for the driver
 	LD_LIBRARY_PATH=$$($(PY) -c 'import nvidia.cu13 as it; print(it.__path__[0] + "/lib")') PYTHONPATH=python:tests:fixtures \
-	    $(DEVICES)/bin/python -m pytest tests/device/test_numba.py tests/device/test_buffers.py
+	    $(DEVICES)/bin/python -m pytest tests/device/test_numba.py tests/device/test_buffers.py tests/long/tensorflow_memory.py
 
 test-workflow: .wheel/.built $(VENV)/.tested-with ## the README's first minute and its steps for GitHub, in a fresh environment, from the package index
 	$(PY) -m pytest tests/long/first_minute.py tests/long/workflow.py

@@ -250,13 +250,21 @@ fn host_name() -> String {
 
 /// The versions of known frameworks among the imported modules, read from the modules' dictionaries.
 pub(super) fn framework_versions(py: Python<'_>) -> Vec<(String, String)> {
-    ["torch", "numpy", "cupy", "jax", "lightning", "transformers"]
-        .into_iter()
-        .filter_map(|name| {
-            let module = imported(&new_text(py, name)?)?;
-            let version = module.get_item(new_text(py, "__version__")?).ok()??;
-            let version = text_of(&version)?;
-            Some((name.to_owned(), version))
-        })
-        .collect()
+    [
+        "torch",
+        "numpy",
+        "cupy",
+        "jax",
+        "tensorflow",
+        "lightning",
+        "transformers",
+    ]
+    .into_iter()
+    .filter_map(|name| {
+        let module = imported(&new_text(py, name)?)?;
+        let version = module.get_item(new_text(py, "__version__")?).ok()??;
+        let version = text_of(&version)?;
+        Some((name.to_owned(), version))
+    })
+    .collect()
 }

@@ -16,6 +16,9 @@ use crate::cpython::Instances;
 /// midst of a collection. What is asked of an object is read through type pointers, C descriptors, and functions of
 /// the framework that are implemented in C.
 pub trait Framework {
+    /// Called as each look begins, before the look has references to objects of the program.
+    fn begin_look(&self, _py: Python<'_>) {}
+
     /// True for the types of its objects that hold memory.
     ///
     /// # Safety
@@ -59,6 +62,12 @@ pub trait Framework {
     /// the lender is the last. Empty where that is the object itself; `None` if nobody knows when the memory goes.
     fn way_to_lender<'py>(&self, _object: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
         Some(Vec::new())
+    }
+
+    /// True for an object of its own that refers to memory of which only those know how much it is that lead to it by
+    /// [`Framework::way_to_lender`].
+    fn is_bare_handle(&self, _object: &Bound<'_, PyAny>) -> bool {
+        false
     }
 
     /// True if the memory of a lender that no framework knows goes with it.

@@ -19,6 +19,7 @@ use super::proposal::Proposal;
 use super::registered;
 use super::rmm;
 use super::storage_watch::{Lent, StorageWatch};
+use super::tensorflow::Tensorflow;
 use super::torch::Torch;
 use super::{DeviceBuffer, DeviceSelection};
 use crate::cpython::{Builtins, Descriptor, Exporters, Instances, Verdict, new_text};
@@ -36,10 +37,11 @@ const FUNCTION: Verdict = EXPORTER - 1;
 const REGISTERED: Verdict = OTHER + OTHERS.len() as Verdict;
 
 /// The frameworks besides PyTorch, in the order in which they are asked.
-const OTHERS: [fn(Python<'_>, &Rc<Instances>) -> Adapter; 6] = [
+const OTHERS: [fn(Python<'_>, &Rc<Instances>) -> Adapter; 7] = [
     look_for::<Cupy>,
     look_for::<Numpy>,
     look_for::<Jax>,
+    look_for::<Tensorflow>,
     look_for::<Numba>,
     |py, instances| look_for_known(py, instances, &rmm::BUFFER),
     |py, instances| look_for_known(py, instances, &cuda_core::BUFFER),
@@ -120,11 +122,19 @@ impl Frameworks {
         })
     }
 
-    /// Looks for frameworks that the program has imported since; true if there is a new one.
+    /// Looks for frameworks that the program has imported since, as a look begins; true if there is a new one.
     ///
     /// Never imports anything itself. A module that is still being imported is tried again at the
     /// next call.
     pub fn refresh(&mut self, py: Python<'_>) -> bool {
+        let found = self.look_for_new(py);
+        for framework in self.others() {
+            framework.begin_look(py);
+        }
+        found
+    }
+
+    fn look_for_new(&mut self, py: Python<'_>) -> bool {
         // While a module is being imported it is there, but not all of it: then this is asked again.
         let modules = module_count(py);
         let registered = self.take_registered(py);

@@ -50,6 +50,8 @@ mod sparse;
 #[cfg(feature = "python")]
 mod storage_watch;
 #[cfg(feature = "python")]
+mod tensorflow;
+#[cfg(feature = "python")]
 mod torch;
 
 pub(crate) use selection::is_host;

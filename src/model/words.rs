@@ -261,7 +261,8 @@ pub fn printable_code(code: &str) -> String {
 
 /// The last part of the file's path with the line, for where a whole path has no room.
 pub fn short_location(location: &Location) -> String {
-    let file = location.file.rsplit(['/', '\\']).next().unwrap_or_default();
+    let separator = separator_of(&location.file);
+    let file = location.file.rsplit(separator).next().unwrap_or_default();
     Location {
         file: file.to_owned(),
         line: location.line,
@@ -269,12 +270,19 @@ pub fn short_location(location: &Location) -> String {
     .to_string()
 }
 
+/// What is between the folders of a path. A backslash is not where a slash is: it may begin a character written as
+/// `\x1b`.
+fn separator_of(path: &str) -> char {
+    if path.contains('/') { '/' } else { '\\' }
+}
+
 /// The place in at most `limit` characters: of a long path the last folders that fit.
 pub fn place_within(location: &Location, limit: usize) -> String {
     let place = location.to_string();
+    let separator = separator_of(&place);
     let mut rest = place.as_str();
     while columns(rest) + if rest == place { 0 } else { 2 } > limit {
-        match rest.trim_start_matches(['/', '\\']).split_once(['/', '\\']) {
+        match rest.trim_start_matches(separator).split_once(separator) {
             Some((_, shorter)) => rest = shorter,
             None => return name(rest, limit),
         }
@@ -530,6 +538,10 @@ mod tests {
             "…/project/train.py:7"
         );
         assert_eq!(place_within(&at("/home/me/train.py"), 12), "…/train.py:7");
+        let odd = at("/home/me/of\\x1b[31m/a\\x1b.py");
+        assert_eq!(place_within(&odd, 14), "…/a\\x1b.py:7");
+        assert_eq!(short_location(&odd), "a\\x1b.py:7");
+        assert_eq!(short_location(&at("C:\\me\\train.py")), "train.py:7");
         assert_eq!(
             place_within(&at("/home/me/trainer.py"), 8).chars().count(),
             8

@@ -22,7 +22,7 @@ from cyclescope._live.on_signal import signal_number
 from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
 
-FRAMEWORKS = ("torch", "numpy", "cupy", "jax", "lightning", "transformers", "pytest")
+FRAMEWORKS = ("torch", "numpy", "cupy", "jax", "tensorflow", "lightning", "transformers", "pytest")
 SETTINGS = (
     "devices",
     "ignore",

@@ -17,7 +17,8 @@ pub(super) fn part_of_whole(part: u64, whole: u64) -> String {
     format!("the youngest shows {part} of {whole}")
 }
 
-/// The bytes of what a tensor shows, by its shape; those of its memory if its type does not say how large one item is.
+/// The bytes of what a tensor shows, by its shape; those of its memory if that is not known, or its type does not say how
+/// large one item is.
 pub(in crate::analysis) fn bytes_shown(buffer: &DeviceBuffer) -> u64 {
     let dtype = buffer.dtype.as_deref().unwrap_or_default();
     let digits = dtype.trim_start_matches(|it: char| !it.is_ascii_digit());
@@ -32,13 +33,14 @@ pub(in crate::analysis) fn bytes_shown(buffer: &DeviceBuffer) -> u64 {
         (Some(bits), _) if bits >= 8 => bits / 8,
         _ => return buffer.bytes,
     };
-    let shape = buffer.shape.as_deref().unwrap_or_default();
-    shape.iter().product::<u64>() * each
+    let shape = buffer.shape.as_ref();
+    shape.map_or(buffer.bytes, |shape| shape.iter().product::<u64>() * each)
 }
 
 /// A tensor in a few words: `float32[64, 128] on cuda:0`.
 pub(in crate::analysis) fn example_of(buffer: &DeviceBuffer) -> String {
-    let dtype = buffer.dtype.as_deref().unwrap_or_default();
-    let shape = buffer.shape.as_deref().unwrap_or_default();
-    format!("{dtype}{shape:?} on {}", buffer.device)
+    let dtype = buffer.dtype.as_deref().unwrap_or("raw storage");
+    let shape = buffer.shape.as_ref();
+    let shape = shape.map_or_else(String::new, |shape| format!("{shape:?}"));
+    format!("{dtype}{shape} on {}", buffer.device)
 }

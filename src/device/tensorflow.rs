@@ -1,0 +1,326 @@
+//! TensorFlow: eager tensors, and the variables that Keras's layers consist of.
+//!
+//! A tensor is asked only what its C code answers at once and without making an object that the collector tracks
+//! (tensorflow/python/eager/pywrap_tensor.cc). Its size is not answered at once while operations run asynchronously
+//! (`LocalTensorHandleData::NumElements`), so tensors are not read where that may be. Variables are: what they are is in
+//! their own dictionaries. TensorFlow does not tell where memory is: the tensor, and the handle of a variable, stand for
+//! it.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use pyo3::exceptions::PyLookupError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyType};
+
+use super::framework::{Framework, Imported, Unread};
+use super::modules::{class, imported, part};
+use super::native_function::NativeFunction;
+use super::proposal::Proposal;
+use crate::cpython::{
+    Descriptor, Instances, attribute, dict_items, find_item, int_value, items, reference_count,
+    text_of,
+};
+
+/// The element types that are in the memory of a tensor itself, the number of each and the bytes of an element
+/// (tensorflow/core/framework/types.proto).
+const ELEMENT_TYPES: [(i64, &str, u64); 28] = [
+    (1, "float32", 4),
+    (2, "float64", 8),
+    (3, "int32", 4),
+    (4, "uint8", 1),
+    (5, "int16", 2),
+    (6, "int8", 1),
+    (8, "complex64", 8),
+    (9, "int64", 8),
+    (10, "bool", 1),
+    (11, "qint8", 1),
+    (12, "quint8", 1),
+    (13, "qint32", 4),
+    (14, "bfloat16", 2),
+    (15, "qint16", 2),
+    (16, "quint16", 2),
+    (17, "uint16", 2),
+    (18, "complex128", 16),
+    (19, "float16", 2),
+    (22, "uint32", 4),
+    (23, "uint64", 8),
+    (24, "float8_e5m2", 1),
+    (25, "float8_e4m3fn", 1),
+    (26, "float8_e4m3fnuz", 1),
+    (27, "float8_e4m3b11fnuz", 1),
+    (28, "float8_e5m2fnuz", 1),
+    (29, "int4", 1),
+    (30, "uint4", 1),
+    (31, "int2", 1),
+];
+
+/// The number of the type of handles (`DT_RESOURCE`).
+const RESOURCE: i64 = 20;
+
+/// How many references there are to the class of executors while there is no executor: its module's, that of its own
+/// `__mro__`, and that of the descriptor of its slot.
+const REFERENCES_WITHOUT_EXECUTORS: i64 = 3;
+
+/// The ways in which tensors and variables are read.
+pub struct Tensorflow {
+    tensor: Py<PyType>,
+    variable: Py<PyType>,
+    device: Descriptor,
+    backing_device: Descriptor,
+    count: NativeFunction,
+    type_number: NativeFunction,
+    known_shape: Descriptor,
+    extents: Descriptor,
+    /// The element types as TensorFlow has them, each once in a process.
+    types: Vec<(Py<PyAny>, ElementType)>,
+    /// What this build of TensorFlow calls `GPU`.
+    gpu: &'static str,
+    has_gpu: bool,
+    instances: Rc<Instances>,
+    /// True if the size of a tensor may not be known yet.
+    may_wait: Cell<bool>,
+}
+
+#[derive(Clone, Copy)]
+struct ElementType {
+    name: &'static str,
+    bytes: u64,
+}
+
+impl ElementType {
+    fn of(number: i64) -> Option<Self> {
+        let found = ELEMENT_TYPES.iter().find(|(known, ..)| *known == number);
+        found.map(|&(_, name, bytes)| Self { name, bytes })
+    }
+}
+
+impl Imported for Tensorflow {
+    fn module(py: Python<'_>) -> &Bound<'_, PyString> {
+        intern!(py, "tensorflow.python.framework.ops")
+    }
+
+    fn new<'py>(ops: &Bound<'py, PyDict>, instances: &Rc<Instances>) -> Result<Self, Unread> {
+        let py = ops.py();
+        let module = |name: &Bound<'py, PyString>| {
+            imported(name)
+                .ok_or_else(|| PyLookupError::new_err("TensorFlow is still being imported"))
+        };
+        let tensor = class(ops, "EagerTensor")?;
+        let variables = module(intern!(py, "tensorflow.python.ops.resource_variable_ops"))?;
+        let shapes = module(intern!(py, "tensorflow.python.framework.tensor_shape"))?;
+        let types = module(intern!(py, "tensorflow.python.framework.dtypes"))?;
+        // The last module that all others have been imported for.
+        module(intern!(py, "tensorflow.python.platform.build_info"))?;
+        let types = ELEMENT_TYPES.iter().filter_map(|&(_, name, bytes)| {
+            let found = part(&types, name).ok()?;
+            Some((found.unbind(), ElementType { name, bytes }))
+        });
+        let gpu = gpu_of_build(py);
+        Ok(Self {
+            device: Descriptor::of(&tensor, "device")?,
+            backing_device: Descriptor::of(&tensor, "backing_device")?,
+            count: NativeFunction::method(&tensor, "_num_elements")?,
+            type_number: NativeFunction::method(&tensor, "_datatype_enum")?,
+            known_shape: Descriptor::of(&tensor, "_tensor_shape")?,
+            extents: Descriptor::of(&class(&shapes, "TensorShape")?, "_dims")?,
+            types: types.collect(),
+            gpu: gpu.unwrap_or("gpu"),
+            has_gpu: gpu.is_some(),
+            variable: class(&variables, "BaseResourceVariable")?.unbind(),
+            tensor: tensor.unbind(),
+            instances: Rc::clone(instances),
+            may_wait: Cell::new(true),
+        })
+    }
+}
+
+impl Framework for Tensorflow {
+    fn begin_look(&self, py: Python<'_>) {
+        self.may_wait.set(self.is_remote_or_late(py) != Some(false));
+    }
+
+    unsafe fn knows(&self, ty: *mut ffi::PyTypeObject) -> bool {
+        // SAFETY: by this function's contract; walks the type's own `tp_mro`.
+        ty.cast() == self.tensor.as_ptr()
+            || unsafe { ffi::PyType_IsSubtype(ty, self.variable.as_ptr().cast()) != 0 }
+    }
+
+    fn uses_devices(&self) -> bool {
+        self.has_gpu
+    }
+
+    fn is_tracked(&self) -> bool {
+        true
+    }
+
+    fn memory(&self, object: &Bound<'_, PyAny>) -> Vec<Proposal> {
+        let read = match self.is_tensor(object) {
+            true => self.read_tensor(object),
+            false => self.read_variable(object),
+        };
+        read.into_iter().collect()
+    }
+
+    /// The handle of a variable.
+    fn is_bare_handle(&self, object: &Bound<'_, PyAny>) -> bool {
+        let number = self.is_tensor(object).then(|| self.type_number.of(object));
+        number.flatten().and_then(|number| int_value(&number)) == Some(RESOURCE)
+    }
+
+    /// The memory of a variable goes with the handle that refers to it.
+    fn way_to_lender<'py>(&self, object: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
+        match self.is_tensor(object) {
+            true => Some(Vec::new()),
+            false => Some(vec![self.handle(object)?]),
+        }
+    }
+}
+
+impl Tensorflow {
+    /// The class has no subclasses.
+    fn is_tensor(&self, object: &Bound<'_, PyAny>) -> bool {
+        object.get_type().is(self.tensor.bind(object.py()))
+    }
+
+    fn handle<'py>(&self, variable: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        let handle = attribute(&self.instances, variable, "_handle")?;
+        // In a graph it is symbolic.
+        self.is_tensor(&handle).then_some(handle)
+    }
+
+    fn read_tensor(&self, tensor: &Bound<'_, PyAny>) -> Option<Proposal> {
+        let kind = ElementType::of(int_value(&self.type_number.of(tensor)?)?)?;
+        // Small integers of a GPU are in host memory.
+        let device = self.device_name(&self.backing_device.get(tensor)?)?;
+        if self.may_wait.get() {
+            return None;
+        }
+        let count = u64::try_from(int_value(&self.count.of(tensor)?)?).ok()?;
+        let shape = self.known_shape.get(tensor);
+        let shape = shape.and_then(|shape| self.extents_of(&shape));
+        proposed(tensor, kind, count, device, shape)
+    }
+
+    fn read_variable(&self, variable: &Bound<'_, PyAny>) -> Option<Proposal> {
+        let handle = self.handle(variable)?;
+        let kind = attribute(&self.instances, variable, "_dtype")?;
+        let (_, kind) = self.types.iter().find(|(known, _)| known.is(&kind))?;
+        let shape = attribute(&self.instances, variable, "_shape")?;
+        let shape = self.extents_of(&shape)?;
+        let count = shape
+            .iter()
+            .try_fold(1_u64, |count, extent| count.checked_mul(*extent))?;
+        let device = self.device_name(&self.device.get(&handle)?)?;
+        proposed(&handle, *kind, count, device, Some(shape))
+    }
+
+    /// The extents of a shape; `None` unless all are known.
+    fn extents_of(&self, shape: &Bound<'_, PyAny>) -> Option<Vec<u64>> {
+        let extents = self.extents.get(shape)?;
+        let extents = items(&extents);
+        let extents = extents.iter();
+        extents
+            .map(|extent| u64::try_from(int_value(extent)?).ok())
+            .collect()
+    }
+
+    /// True if the values of tensors may not have been computed yet: TensorFlow was told to run operations
+    /// asynchronously, for which threads have executors, or to have a server run them.
+    fn is_remote_or_late(&self, py: Python<'_>) -> Option<bool> {
+        let executors = imported(intern!(py, "tensorflow.python.eager.executor"))?;
+        let executor = part(&executors, "Executor").ok()?;
+        // SAFETY: attached, and the class is alive. One reference is the one that was just made.
+        let references = unsafe { reference_count(executor.as_ptr()) } - 1;
+        if references != REFERENCES_WITHOUT_EXECUTORS {
+            return Some(true);
+        }
+        let contexts = imported(intern!(py, "tensorflow.python.eager.context"))?;
+        let context = part(&contexts, "_context").ok()?;
+        let is_async = attribute(&self.instances, &context, "_default_is_async")?;
+        let server = attribute(&self.instances, &context, "_server_def")?;
+        Some(int_value(&is_async)? != 0 || !server.is_none())
+    }
+
+    /// The name of a device, such as `cuda:0` for `/job:localhost/replica:0/task:0/device:GPU:0`.
+    fn device_name(&self, said: &Bound<'_, PyAny>) -> Option<String> {
+        name_of(&text_of(said)?, self.gpu)
+    }
+}
+
+fn name_of(said: &str, gpu: &str) -> Option<String> {
+    let (_, device) = said.rsplit_once("/device:")?;
+    let (kind, number) = device.split_once(':')?;
+    let number: u32 = number.parse().ok()?;
+    match kind {
+        "CPU" => Some("cpu".to_owned()),
+        "GPU" => Some(format!("{gpu}:{number}")),
+        "TPU" => Some(format!("tpu:{number}")),
+        // Such as that of a distributed tensor, whose parts are elsewhere.
+        _ => None,
+    }
+}
+
+fn proposed(
+    holder: &Bound<'_, PyAny>,
+    kind: ElementType,
+    count: u64,
+    device: String,
+    shape: Option<Vec<u64>>,
+) -> Option<Proposal> {
+    let bytes = count.checked_mul(kind.bytes).filter(|bytes| *bytes != 0)?;
+    let mut proposal = Proposal::unplaced(holder, bytes, device);
+    proposal.buffer.dtype = Some(kind.name.to_owned());
+    proposal.buffer.shape = shape;
+    Some(proposal)
+}
+
+/// What a build of TensorFlow calls `GPU`; `None` for one without.
+fn gpu_of_build(py: Python<'_>) -> Option<&'static str> {
+    let module = imported(intern!(py, "tensorflow.python.platform.build_info"))?;
+    let build = part(&module, "build_info").ok()?;
+    let has = |name| {
+        let flag = find_item(name, |f| dict_items(&build, f));
+        flag.and_then(|flag| int_value(&flag)) == Some(1)
+    };
+    match (has("is_cuda_build"), has("is_rocm_build")) {
+        (true, _) => Some("cuda"),
+        (_, true) => Some("rocm"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_named_as_those_of_others() {
+        let place = "/job:localhost/replica:0/task:0/device:";
+        let name = |device: &str| name_of(&format!("{place}{device}"), "cuda");
+        assert_eq!(name("CPU:0").as_deref(), Some("cpu"));
+        assert_eq!(name("GPU:3").as_deref(), Some("cuda:3"));
+        assert_eq!(name("TPU:1").as_deref(), Some("tpu:1"));
+        assert_eq!(name("CUSTOM:0"), None);
+        assert_eq!(name("GPU:"), None);
+        assert_eq!(name_of("", "cuda"), None);
+    }
+
+    #[test]
+    fn element_types_have_numbers_of_their_own() {
+        assert_eq!(
+            ElementType::of(1).map(|it| (it.name, it.bytes)),
+            Some(("float32", 4))
+        );
+        // Strings, handles of resources, and variants.
+        assert!(
+            [0, 7, 20, 21]
+                .iter()
+                .all(|number| ElementType::of(*number).is_none())
+        );
+        let numbers: std::collections::BTreeSet<i64> =
+            ELEMENT_TYPES.iter().map(|it| it.0).collect();
+        assert_eq!(numbers.len(), ELEMENT_TYPES.len());
+    }
+}
