@@ -111,7 +111,7 @@ impl Imported for Tensorflow {
         let variables = module(intern!(py, "tensorflow.python.ops.resource_variable_ops"))?;
         let shapes = module(intern!(py, "tensorflow.python.framework.tensor_shape"))?;
         let types = module(intern!(py, "tensorflow.python.framework.dtypes"))?;
-        // The last module that all others have been imported for.
+        // Asked below; while it is not there yet, so may others be.
         module(intern!(py, "tensorflow.python.platform.build_info"))?;
         let types = ELEMENT_TYPES.iter().filter_map(|&(_, name, bytes)| {
             let found = part(&types, name).ok()?;
