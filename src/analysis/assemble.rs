@@ -339,11 +339,18 @@ pub fn distinct_largest_first(buffers: &mut Vec<Buffer>) {
         }
         is_same
     });
-    // Of equal size in the order of the drawing, which an address would change from run to run.
+    // Of equal size those first of which it is known what leads to them, in the order of the drawing, which an address
+    // would change from run to run.
     buffers.sort_by(|a, b| {
         let place = |buffer: &Buffer| {
             let bytes = std::cmp::Reverse(buffer.bytes);
-            (bytes, buffer.kept_by.is_some(), buffer.from_step)
+            let is_unknown = buffer.node.is_none();
+            (
+                bytes,
+                buffer.kept_by.is_some(),
+                is_unknown,
+                buffer.from_step,
+            )
         };
         (place(a), &a.path).cmp(&(place(b), &b.path))
     });

@@ -230,7 +230,11 @@ impl Inspector {
         let &Looked {
             snapshot, buffers, ..
         } = looked;
-        let selection = select(snapshot, group);
+        let bytes_of = |object: u32| {
+            let held = looked.buffers(object).iter().map(|buffer| buffer.bytes);
+            held.fold(0, u64::saturating_add)
+        };
+        let selection = select(snapshot, group, bytes_of);
         let mut graph = fold(self.leak_graph(py, looked, &selection));
         if self.redact.get() {
             hide_values(&mut graph);

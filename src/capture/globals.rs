@@ -6,7 +6,7 @@ use pyo3::types::PyTuple;
 
 use super::places::function_code;
 use crate::cpython::instructions::{Instruction, Instructions, decode};
-use crate::cpython::read::texts_of;
+use crate::cpython::read::{is_untrue, texts_of};
 use crate::cpython::{Builtins, ObjectKind, class_items, dict_items, items, text_of};
 
 /// The variables of its module that a function's code names; none for anything else.
@@ -136,13 +136,41 @@ fn with_inner<'py>(builtins: &Builtins, code: Bound<'py, PyAny>) -> Vec<Bound<'p
     all
 }
 
-/// True if code, or that of a function within it, passes an argument of some name.
+/// True if code, or that of a function within it, passes an argument of some name, and not just as False or None.
 pub(super) fn passes_argument(builtins: &Builtins, code: &Bound<'_, PyAny>, word: &str) -> bool {
-    with_inner(builtins, code.clone()).iter().any(|code| {
-        let constants = builtins.code_consts.get(code);
-        let mut tuples = constants.iter().flat_map(items);
-        tuples.any(|it| {
-            it.is_exact_instance_of::<PyTuple>() && texts_of(&it).iter().any(|text| text == word)
-        })
-    })
+    with_inner(builtins, code.clone())
+        .iter()
+        .any(|code| passes_true(builtins, code, word).unwrap_or(false))
+}
+
+fn passes_true(builtins: &Builtins, code: &Bound<'_, PyAny>, word: &str) -> Option<bool> {
+    let constants = items(&builtins.code_consts.get(code)?);
+    // The place of the word from the end of the names that a call passes.
+    let from_end = |names: &Bound<'_, PyAny>| {
+        let is_tuple = names.is_exact_instance_of::<PyTuple>();
+        let mut names = texts_of(is_tuple.then_some(names)?).into_iter().rev();
+        names.position(|name| name == word)
+    };
+    if !constants.iter().any(|it| from_end(it).is_some()) {
+        return Some(false);
+    }
+    let read = decode(builtins, code)?;
+    let is_false = |value: &Instruction| match *value {
+        Instruction::Untrue => true,
+        Instruction::Constant(index) => constants.get(index).is_some_and(is_untrue),
+        _ => false,
+    };
+    let is_one_value = |it: &Instruction| {
+        use Instruction::{Constant, Global, Load, Untrue};
+        matches!(it, Constant(_) | Global(_) | Load(_) | Untrue)
+    };
+    let passes = read.keywords.iter().any(|&(before, names)| {
+        let Some(after) = constants.get(names).and_then(from_end) else {
+            return false;
+        };
+        let mut values = read.all[..before].iter().rev();
+        let known = values.by_ref().take(after).all(is_one_value);
+        !known || !values.next().is_some_and(is_false)
+    });
+    Some(passes)
 }

@@ -18,6 +18,8 @@ pub enum Instruction {
     StoreGlobal,
     Global(usize),
     Constant(usize),
+    /// False or None, where that is no constant of the code object's own.
+    Untrue,
     /// Of what was computed last; `called` if it is called at once, as a method.
     Attribute {
         name: usize,
@@ -42,6 +44,8 @@ pub struct Instructions {
     /// The parameters first. One that inner functions use too may be here twice.
     pub variables: Vec<String>,
     pub parameters: usize,
+    /// For each call with keywords, how many instructions come before it, and which constant names its last arguments.
+    pub keywords: Vec<(usize, usize)>,
 }
 
 /// Decodes a code object (`_PyCode_GetCode` in Objects/codeobject.c gives the instructions as compiled).
@@ -62,6 +66,7 @@ pub fn decode(builtins: &Builtins, code: &Bound<'_, PyAny>) -> Option<Instructio
     let bytes = builtins.code_bytes.get(code)?;
     let bytes = bytes.cast_exact::<PyBytes>().ok()?.as_bytes();
     let mut all = Vec::with_capacity(bytes.len() / 4);
+    let mut keywords = Vec::new();
     let mut extended = 0;
     for pair in bytes.chunks_exact(2) {
         let operation = operations.by_code[usize::from(pair[0])];
@@ -69,6 +74,13 @@ pub fn decode(builtins: &Builtins, code: &Bound<'_, PyAny>) -> Option<Instructio
         extended = 0;
         match operation {
             Operation::Extended => extended = argument & 0xff_ffff,
+            Operation::Keywords => keywords.push((all.len(), argument)),
+            Operation::Call => {
+                if let Some(&Instruction::Constant(names)) = all.last() {
+                    keywords.push((all.len() - 1, names));
+                }
+                all.push(Instruction::Call);
+            }
             operation => read(operations, operation, argument, shared, &mut all),
         }
     }
@@ -85,6 +97,7 @@ pub fn decode(builtins: &Builtins, code: &Bound<'_, PyAny>) -> Option<Instructio
         all,
         variables,
         parameters,
+        keywords,
     })
 }
 
@@ -98,7 +111,7 @@ fn read(
     use Instruction as I;
     let pair = (argument >> 4, argument & 15);
     let read = match operation {
-        Operation::Skip | Operation::Extended => return,
+        Operation::Skip | Operation::Extended | Operation::Keywords => return,
         Operation::Load => I::Load(argument),
         Operation::LoadShared => I::Load(shared + argument),
         Operation::LoadTwo => {
@@ -119,6 +132,7 @@ fn read(
         Operation::Global if operations.version < (3, 11) => I::Global(argument),
         Operation::Global => I::Global(argument >> 1),
         Operation::Constant => I::Constant(argument),
+        Operation::CommonConstant if operations.untrue.contains(&argument) => I::Untrue,
         Operation::Attribute if operations.version < (3, 12) => I::Attribute {
             name: argument,
             called: false,
@@ -143,7 +157,7 @@ fn read(
         Operation::Call => I::Call,
         Operation::Drop => I::Drop,
         Operation::Leave => I::Leave,
-        Operation::Other => I::Other,
+        Operation::CommonConstant | Operation::Other => I::Other,
     };
     all.push(read);
 }

@@ -2,6 +2,8 @@
 
 use pyo3::prelude::*;
 
+use super::read::{is_untrue, items};
+
 /// What an operation code means in the running interpreter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
@@ -18,6 +20,10 @@ pub enum Operation {
     StoreGlobal,
     Global,
     Constant,
+    /// One of those that all code objects share.
+    CommonConstant,
+    /// The names of the last arguments of the call that follows; elsewhere they are a constant.
+    Keywords,
     Attribute,
     Method,
     SuperAttribute,
@@ -36,6 +42,8 @@ pub enum Operation {
 /// The operation codes of the running interpreter, which differ from version to version (`Lib/opcode.py`).
 pub struct Operations {
     pub by_code: Vec<Operation>,
+    /// Which of the constants that all code objects share are not true.
+    pub untrue: Vec<usize>,
     /// (3, 11) and so on.
     pub version: (u8, u8),
 }
@@ -46,7 +54,8 @@ impl Operations {
     /// # Errors
     /// If the interpreter has no such module.
     pub fn known(py: Python<'_>) -> PyResult<Self> {
-        let names = py.import("opcode")?.getattr("opmap")?;
+        let module = py.import("opcode")?;
+        let names = module.getattr("opmap")?;
         let mut by_code = vec![Operation::Other; 256];
         for item in names.call_method0("items")?.try_iter()? {
             let (name, code): (String, usize) = item?.extract()?;
@@ -54,9 +63,13 @@ impl Operations {
                 *operation = meaning(&name);
             }
         }
+        let common = module.getattr("_common_constants").ok();
+        let common: Vec<Bound<'_, PyAny>> = common.map_or_else(Vec::new, |it| items(&it));
+        let untrue = common.iter().enumerate().filter(|(_, it)| is_untrue(it));
         let version = py.version_info();
         Ok(Self {
             by_code,
+            untrue: untrue.map(|(index, _)| index).collect(),
             version: (version.major, version.minor),
         })
     }
@@ -65,7 +78,9 @@ impl Operations {
 fn meaning(name: &str) -> Operation {
     match name {
         "CACHE" | "NOP" | "RESUME" | "PRECALL" | "PUSH_NULL" | "MAKE_CELL" | "COPY_FREE_VARS"
-        | "NOT_TAKEN" | "KW_NAMES" => Operation::Skip,
+        | "NOT_TAKEN" => Operation::Skip,
+        "KW_NAMES" => Operation::Keywords,
+        "LOAD_COMMON_CONSTANT" => Operation::CommonConstant,
         "EXTENDED_ARG" => Operation::Extended,
         "LOAD_FAST" | "LOAD_FAST_CHECK" | "LOAD_FAST_BORROW" | "LOAD_FAST_AND_CLEAR" => {
             Operation::Load

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyBool, PyDict, PyString};
 
 use super::traverse::for_each_referent;
 
@@ -108,6 +108,12 @@ pub fn int_value(object: &Bound<'_, PyAny>) -> Option<i64> {
         return None;
     }
     object.extract().ok()
+}
+
+/// True for False and None.
+pub fn is_untrue(object: &Bound<'_, PyAny>) -> bool {
+    let is_false = |it: &Bound<'_, PyBool>| !it.is_true();
+    object.is_none() || object.cast_exact::<PyBool>().is_ok_and(is_false)
 }
 
 /// The values of a tuple of strings, such as `co_varnames`.

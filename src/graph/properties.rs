@@ -367,7 +367,7 @@ fn a_ring_of_a_million_objects_is_one_group() {
         assert_eq!(groups.len(), 1);
         assert_eq!(groups[0].components[0].len(), COUNT as usize);
         assert_eq!(groups[0].buffers, [COUNT]);
-        let selection = crate::graph::select(&snapshot, &groups[0]);
+        let selection = crate::graph::select(&snapshot, &groups[0], |_| 1);
         assert!(selection.nodes.contains(&7) && selection.nodes.contains(&COUNT));
         assert_eq!(selection.gaps.len(), 1);
     });

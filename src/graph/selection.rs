@@ -1,5 +1,6 @@
 //! Selects the objects of a group to describe.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -27,9 +28,9 @@ pub struct Selection {
     pub omitted: u64,
 }
 
-/// Selects all of an ordinary group. Of a large one, selects a short cycle near the first buffer,
-/// the path to that buffer, and the objects nearest to them.
-pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
+/// Selects all of an ordinary group. Of a large one, selects a short cycle near the largest buffer,
+/// the path to that buffer, and the objects nearest to them. `bytes_of` says how large the buffer is that an object holds.
+pub fn select(snapshot: &Snapshot, group: &Group, bytes_of: impl Fn(u32) -> u64) -> Selection {
     if group.nodes.len() <= NODE_LIMIT {
         return Selection {
             nodes: group.nodes.clone(),
@@ -58,7 +59,8 @@ pub fn select(snapshot: &Snapshot, group: &Group) -> Selection {
     let referrers = Referrers::new(snapshot.len(), &group.nodes, &forth);
     let back = |object: u32| referrers.of(object);
 
-    let Some(buffer) = group.buffers.first().copied() else {
+    let buffers = group.buffers.iter().copied();
+    let Some(buffer) = buffers.min_by_key(|&it| (Reverse(bytes_of(it)), it)) else {
         return Selection::none_of(group);
     };
     let path = path_to(snapshot, buffer, &back, |object| {

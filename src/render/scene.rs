@@ -206,7 +206,9 @@ impl<'a> Builder<'a> {
     /// Memory of which no box shows what holds it, as one box that hangs on the cycle.
     fn rest(&mut self, rest: &Rest) {
         let is_alone = !self.scene.boxes.iter().any(|shape| shape.size.is_some());
-        let shape = Shape::rest(rest, is_alone);
+        // What holds most is drawn as memory even if the way to it is not known.
+        let is_memory = is_alone || rest.bytes > self.leak.bytes_held / 2;
+        let shape = Shape::rest(rest, is_alone, is_memory);
         if self.scene.boxes.is_empty() {
             self.scene.boxes.push(shape);
             return;
@@ -222,7 +224,7 @@ impl<'a> Builder<'a> {
             edge: None,
             label: name(&label, LABEL),
             title: shape.title.clone(),
-            role: match is_alone {
+            role: match is_memory {
                 true => EdgeRole::Path,
                 false => EdgeRole::Other,
             },

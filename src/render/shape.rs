@@ -141,17 +141,19 @@ impl Shape {
         self
     }
 
-    /// Buffers without a box of their own, alone in the drawing or beside others that have one.
-    pub fn rest(rest: &Rest, is_alone: bool) -> Self {
+    /// Buffers without a box of their own, alone in the drawing or beside others that have one; drawn as memory or as what
+    /// is left out.
+    pub fn rest(rest: &Rest, is_alone: bool, is_memory: bool) -> Self {
         let what = match (&rest.type_name, rest.count) {
             (Some(type_name), _) => name(type_name, LINE - 8),
             (None, 1) => "buffer".to_owned(),
             (None, _) => "buffers".to_owned(),
         };
-        let (kind, more) = match is_alone {
-            true => (ShapeKind::Stack, ""),
-            false => (ShapeKind::More, "+ "),
+        let kind = match is_memory {
+            true => ShapeKind::Stack,
+            false => ShapeKind::More,
         };
+        let more = if is_alone { "" } else { "+ " };
         let count = match rest.count {
             1 => String::new(),
             count => format!("{} ", grouped_of(count)),

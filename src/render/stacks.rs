@@ -126,9 +126,10 @@ pub struct Memory<'a> {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Rest {
     pub count: u64,
-    /// What they are, if all are alike: `float32[4096] on cuda:0`.
+    /// What they are, if all are alike: `float32[4096] on cuda:0`. Of many that the report does not list, one is told.
     pub what: Option<String>,
     pub type_name: Option<String>,
+    pub bytes: u64,
     pub size: String,
     /// The references that lead to them, if these are known and the same for all.
     pub path: Vec<String>,
@@ -198,6 +199,7 @@ pub fn rest_of(leak: &Leak, listed: &[&Buffer]) -> Option<Rest> {
     }
     let mut rest = Rest {
         count,
+        bytes,
         size: human_bytes(bytes),
         nodes: listed.iter().filter_map(|buffer| buffer.node).collect(),
         ..Rest::default()
@@ -206,15 +208,18 @@ pub fn rest_of(leak: &Leak, listed: &[&Buffer]) -> Option<Rest> {
         return Some(rest);
     };
     let all = |same: &dyn Fn(&Buffer) -> bool| others.iter().all(|other| same(other));
-    if all(&|other| other.type_name == first.type_name) {
+    let what = |buffer: &Buffer| format!("{} on {}", element_type(buffer), buffer.device);
+    let are_alike = all(&|other| what(other) == what(first) && other.bytes == first.bytes);
+    let is_whole =
+        leak.buffers_omitted == 0 || are_alike && bytes == count.saturating_mul(first.bytes);
+    if is_whole && all(&|other| other.type_name == first.type_name) {
         rest.type_name = Some(first.type_name.clone());
     }
-    let what = |buffer: &Buffer| format!("{} on {}", element_type(buffer), buffer.device);
-    if all(&|other| what(other) == what(first) && other.bytes == first.bytes) {
+    if are_alike && is_whole {
         rest.what = Some(what(first));
-        if leak.buffers_omitted == 0 || bytes == count.saturating_mul(first.bytes) {
-            rest.size = size(count, first.bytes, bytes);
-        }
+        rest.size = size(count, first.bytes, bytes);
+    } else if leak.buffers_omitted > 0 {
+        rest.what = Some(format!("such as {}", what(first)));
     }
     let path = |buffer: &Buffer| -> Vec<String> {
         let edges = buffer.path.iter();

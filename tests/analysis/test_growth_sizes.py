@@ -103,6 +103,26 @@ def test_leaves_and_their_gradients_behind_kept_graphs_count(keeps_saved: bool) 
     assert 2 * a_leaf <= growth.bytes / growth.tensors < 2.1 * a_leaf
 
 
+def passes_it_as_false(loss: torch.Tensor, given: torch.Tensor) -> None:
+    loss.backward(given, retain_graph=False)  # type: ignore[no-untyped-call]
+    loss.backward(retain_graph=None, create_graph=given)  # type: ignore[no-untyped-call]
+
+
+@needs_torch
+@pytest.mark.usefixtures("collector_paused")
+def test_an_argument_that_is_false_retains_no_graph() -> None:
+    weight = torch.ones(1000, requires_grad=True)
+    losses = []
+    with monitor_of_all() as monitor:
+        for _ in range(40):
+            losses.append((weight * weight).sum())
+            if losses == []:
+                passes_it_as_false(losses[0], weight)
+            monitor.step()
+    (growth,) = monitor.found
+    assert growth.pattern == "kept-with-graph"
+
+
 @needs_torch
 @pytest.mark.usefixtures("collector_paused")
 @pytest.mark.parametrize("is_parameter", [True, False])

@@ -192,7 +192,7 @@ def test_a_misspelt_variable(
         ("torch-parametrised-class", "torch-parametrized-class"),
         ("nmupy", "numpy"),
         ("numpyy", "numpy"),
-        ("sympyy", "sympy"),
+        ("structlogg", "structlog"),
         ("numpy", None),
         ("closure-captures-owner", None),
         ("0123456789abcdef", None),

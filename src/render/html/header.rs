@@ -141,13 +141,14 @@ fn on_ranks(report: &Report, leak: &Leak) -> String {
         count if count == all => format!(", on all {all} {what}"),
         count => format!(", on {count} of {all} {what}"),
     };
-    match having.iter().any(|(_, other)| other < bytes) {
-        true => format!(
-            "{on}, most on {} ({})",
-            process_name(most),
-            human_bytes(*bytes)
-        ),
-        false => on,
+    let with_most = having.iter().filter(|(_, other)| other == bytes).count();
+    let (most, bytes) = (process_name(most), human_bytes(*bytes));
+    match with_most {
+        1 if having.len() > 1 => format!("{on}, most on {most} ({bytes})"),
+        count if count < having.len() => {
+            format!("{on}, most on {most} and {} more ({bytes} each)", count - 1)
+        }
+        _ => on,
     }
 }
 
@@ -345,6 +346,12 @@ mod tests {
             page.contains(", on 2 of 3 ranks, most on rank 2 (3.0 MiB)"),
             "{page}"
         );
+        report.processes = [(0, 1 << 20), (1, 3 << 20), (2, 3 << 20)]
+            .map(share)
+            .to_vec();
+        let page = header(&report).0;
+        let said = ", on all 3 ranks, most on rank 1 and 1 more (3.0 MiB each)";
+        assert!(page.contains(said), "{page}");
     }
 
     #[test]

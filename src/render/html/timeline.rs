@@ -26,7 +26,11 @@ pub fn timeline(leak: &Leak) -> Markup {
     }
     let times = || seen.iter().map(|one| one.time);
     let begin = times().fold(f64::INFINITY, f64::min);
-    let length = times().fold(begin, f64::max) - begin;
+    let end = times().fold(begin, f64::max);
+    let length = end - begin;
+    // Of the first collection only its end has a time.
+    let starts = seen.iter().map(|one| one.time - one.pause_us as f64 / 1e6);
+    let start = starts.fold(begin, f64::min);
     let sum =
         |of: fn(&Occurrence) -> u64| seen.iter().fold(0u64, |n, one| n.saturating_add(of(one)));
     let collections = sum(|one| one.collections);
@@ -34,7 +38,7 @@ pub fn timeline(leak: &Leak) -> Markup {
         "{} by {} in {}",
         human_bytes(sum(|one| one.bytes)),
         counted(collections, "collection", "collections"),
-        duration(length)
+        duration(end - start)
     );
     let waited = sum(|one| one.pause_us) as f64 / 1e6;
     if waited > 0.0 {

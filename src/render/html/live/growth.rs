@@ -136,7 +136,7 @@ fn is_garbage(growth: &Growth) -> bool {
 /// A part of the page for each group, and one for all memory.
 pub fn sections(report: &GrowthReport) -> Markup {
     html! {
-        @for grown in report.found.iter().take(GROUPS) { (group(grown)) }
+        @for grown in report.found.iter().take(GROUPS) { (group(grown, report)) }
         (whole(report))
     }
 }
@@ -195,7 +195,7 @@ fn grown_by(sizes: &[u64]) -> u64 {
     ends.map_or(0, |(first, last)| last.saturating_sub(*first))
 }
 
-fn group(grown: &Grown) -> Markup {
+fn group(grown: &Grown, report: &GrowthReport) -> Markup {
     let growth = &grown.growth;
     let grows = match growth.bytes_per_step > 0.0 {
         true => format!(
@@ -227,14 +227,33 @@ fn group(grown: &Grown) -> Markup {
                     (entry("Fix", &with_code(&name(&growth.advice, 2000))))
                 }
                 (entry("Held", &name(&held, 400)))
+                @if let Some(share) = share(grown, report) { (entry("Share", &share)) }
                 @if rest.is_some() { (entry("Owner", &with_code(&name(&growth.owner, 600)))) }
                 @if let Some(line) = growth.allocated_at.as_ref().filter(|line| !line.is_empty()) {
                     (entry("Allocated at", &name(line, 300)))
                 }
             }
-            (history(grown))
+            @if is_its_own(grown, report) { (history(grown)) }
         }
     }
+}
+
+/// What a group is of the growth of all memory, by the last sample.
+fn share(grown: &Grown, report: &GrowthReport) -> Option<String> {
+    let all = u64::try_from(report.grown).ok()?;
+    let is_part = (1..=all).contains(&grown.explains);
+    is_part.then(|| {
+        let [part, all] = [grown.explains, all].map(human_bytes);
+        let since = grouped(report.since);
+        format!("{part} of the {all} by which memory has grown since step {since}.")
+    })
+}
+
+/// True if what the tensors of a group's kind have grown by is what the group has.
+fn is_its_own(grown: &Grown, report: &GrowthReport) -> bool {
+    let counted = grown.history.iter().filter(|it| it.0 >= report.since);
+    let sizes: Vec<u64> = counted.map(|it| it.2).collect();
+    grown.explains == 0 || grown_by(&sizes).abs_diff(grown.explains) <= grown.explains / 5
 }
 
 /// The size of a group at each sample.
