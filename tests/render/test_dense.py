@@ -44,7 +44,7 @@ def test_few_of_the_references_are_in_the_report_and_the_others_are_counted() ->
     assert len(page) < 300_000
     omitted = graph["references_omitted"]
     assert f"{omitted:,} more references" in report.to_dot()
-    # The drawing leaves out some of those that the report has.
+    # The drawing may leave out some of those that the report has.
     told = re.search(r"([\d,]+) more references are not drawn", page)
     assert told
-    assert int(told[1].replace(",", "")) > omitted
+    assert int(told[1].replace(",", "")) >= omitted
