@@ -64,12 +64,6 @@ pub trait Framework {
         Some(Vec::new())
     }
 
-    /// True for an object of its own that refers to memory of which only those know how much it is that lead to it by
-    /// [`Framework::way_to_lender`].
-    fn is_bare_handle(&self, _object: &Bound<'_, PyAny>) -> bool {
-        false
-    }
-
     /// True if the memory of a lender that no framework knows goes with it.
     fn is_owner(&self, _lender: &Bound<'_, PyAny>) -> bool {
         true

@@ -97,8 +97,7 @@ impl Frameworks {
             return Some(framework.memory(object));
         };
         let lender = self.shown_by(&lender).unwrap_or(lender);
-        let lending = self.framework(self.verdict_of(&lender));
-        let Some(lending) = lending.filter(|lending| !lending.is_bare_handle(&lender)) else {
+        let Some(lending) = self.framework(self.verdict_of(&lender)) else {
             return framework
                 .is_owner(&lender)
                 .then(|| framework.memory(object));

@@ -42,6 +42,8 @@ mod numpy;
 #[cfg(feature = "python")]
 mod proposal;
 #[cfg(feature = "python")]
+mod protobuf;
+#[cfg(feature = "python")]
 mod registered;
 #[cfg(feature = "python")]
 mod rmm;

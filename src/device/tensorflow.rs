@@ -2,9 +2,9 @@
 //!
 //! A tensor is asked only what its C code answers at once and without making an object that the collector tracks
 //! (tensorflow/python/eager/pywrap_tensor.cc). Its size is not answered at once while operations run asynchronously
-//! (`LocalTensorHandleData::NumElements`), so tensors are not read where that may be. Variables are: what they are is in
-//! their own dictionaries. TensorFlow does not tell where memory is: the tensor, and the handle of a variable, stand for
-//! it.
+//! (`LocalTensorHandleData::NumElements`), so tensors are not read where that may be. Variables are: what the tensor that
+//! is their handle refers to, a message in it says. TensorFlow does not tell where memory is: the tensor, and the handle of
+//! a variable, stand for it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,12 +12,13 @@ use std::rc::Rc;
 use pyo3::exceptions::PyLookupError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyString, PyType};
+use pyo3::types::{PyBytes, PyDict, PyString, PyType};
 
 use super::framework::{Framework, Imported, Unread};
 use super::modules::{class, imported, part};
 use super::native_function::NativeFunction;
 use super::proposal::Proposal;
+use super::protobuf::fields;
 use crate::cpython::{
     Descriptor, Instances, attribute, dict_items, find_item, int_value, items, reference_count,
     text_of,
@@ -73,8 +74,9 @@ pub struct Tensorflow {
     type_number: NativeFunction,
     known_shape: Descriptor,
     extents: Descriptor,
-    /// The element types as TensorFlow has them, each once in a process.
-    types: Vec<(Py<PyAny>, ElementType)>,
+    handle_data: Descriptor,
+    /// The messages that say what a handle refers to, and how they are encoded; `None` if that is written in Python.
+    message: Option<(Py<PyType>, NativeFunction)>,
     /// What this build of TensorFlow calls `GPU`.
     gpu: &'static str,
     has_gpu: bool,
@@ -110,12 +112,13 @@ impl Imported for Tensorflow {
         let tensor = class(ops, "EagerTensor")?;
         let variables = module(intern!(py, "tensorflow.python.ops.resource_variable_ops"))?;
         let shapes = module(intern!(py, "tensorflow.python.framework.tensor_shape"))?;
-        let types = module(intern!(py, "tensorflow.python.framework.dtypes"))?;
         // Asked below; while it is not there yet, so may others be.
         module(intern!(py, "tensorflow.python.platform.build_info"))?;
-        let types = ELEMENT_TYPES.iter().filter_map(|&(_, name, bytes)| {
-            let found = part(&types, name).ok()?;
-            Some((found.unbind(), ElementType { name, bytes }))
+        let message = imported(intern!(py, "google._upb._message"));
+        let message = message.and_then(|message| class(&message, "Message").ok());
+        let message = message.and_then(|message| {
+            let encode = NativeFunction::method(&message, "SerializePartialToString").ok()?;
+            Some((message.unbind(), encode))
         });
         let gpu = gpu_of_build(py);
         Ok(Self {
@@ -125,7 +128,8 @@ impl Imported for Tensorflow {
             type_number: NativeFunction::method(&tensor, "_datatype_enum")?,
             known_shape: Descriptor::of(&tensor, "_tensor_shape")?,
             extents: Descriptor::of(&class(&shapes, "TensorShape")?, "_dims")?,
-            types: types.collect(),
+            handle_data: Descriptor::of(&tensor, "_handle_data")?,
+            message,
             gpu: gpu.unwrap_or("gpu"),
             has_gpu: gpu.is_some(),
             variable: class(&variables, "BaseResourceVariable")?.unbind(),
@@ -158,15 +162,9 @@ impl Framework for Tensorflow {
     fn memory(&self, object: &Bound<'_, PyAny>) -> Vec<Proposal> {
         let read = match self.is_tensor(object) {
             true => self.read_tensor(object),
-            false => self.read_variable(object),
+            false => self.handle(object).and_then(|it| self.read_handle(&it)),
         };
         read.into_iter().collect()
-    }
-
-    /// The handle of a variable.
-    fn is_bare_handle(&self, object: &Bound<'_, PyAny>) -> bool {
-        let number = self.is_tensor(object).then(|| self.type_number.of(object));
-        number.flatten().and_then(|number| int_value(&number)) == Some(RESOURCE)
     }
 
     /// The memory of a variable goes with the handle that refers to it.
@@ -191,7 +189,11 @@ impl Tensorflow {
     }
 
     fn read_tensor(&self, tensor: &Bound<'_, PyAny>) -> Option<Proposal> {
-        let kind = ElementType::of(int_value(&self.type_number.of(tensor)?)?)?;
+        let number = int_value(&self.type_number.of(tensor)?)?;
+        if number == RESOURCE {
+            return self.read_handle(tensor);
+        }
+        let kind = ElementType::of(number)?;
         // Small integers of a GPU are in host memory.
         let device = self.device_name(&self.backing_device.get(tensor)?)?;
         if self.may_wait.get() {
@@ -203,17 +205,20 @@ impl Tensorflow {
         proposed(tensor, kind, count, device, shape)
     }
 
-    fn read_variable(&self, variable: &Bound<'_, PyAny>) -> Option<Proposal> {
-        let handle = self.handle(variable)?;
-        let kind = attribute(&self.instances, variable, "_dtype")?;
-        let (_, kind) = self.types.iter().find(|(known, _)| known.is(&kind))?;
-        let shape = attribute(&self.instances, variable, "_shape")?;
-        let shape = self.extents_of(&shape)?;
-        let count = shape
-            .iter()
-            .try_fold(1_u64, |count, extent| count.checked_mul(*extent))?;
-        let device = self.device_name(&self.device.get(&handle)?)?;
-        proposed(&handle, *kind, count, device, Some(shape))
+    /// The memory of the variable that a handle refers to, if it is one of a variable, and its shape is known.
+    fn read_handle(&self, handle: &Bound<'_, PyAny>) -> Option<Proposal> {
+        let (class, encode) = self.message.as_ref()?;
+        let data = self.handle_data.get(handle)?;
+        // SAFETY: attached, and both types are alive.
+        let is_message = unsafe {
+            ffi::PyType_IsSubtype(ffi::Py_TYPE(data.as_ptr()), class.as_ptr().cast()) != 0
+        };
+        let encoded = is_message.then(|| encode.of(&data))??;
+        let (kind, shape) = referred(encoded.cast_exact::<PyBytes>().ok()?.as_bytes())?;
+        let mut extents = shape.iter();
+        let count = extents.try_fold(1_u64, |count, extent| count.checked_mul(*extent))?;
+        let device = self.device_name(&self.device.get(handle)?)?;
+        proposed(handle, kind, count, device, Some(shape))
     }
 
     /// The extents of a shape; `None` unless all are known.
@@ -247,6 +252,46 @@ impl Tensorflow {
     fn device_name(&self, said: &Bound<'_, PyAny>) -> Option<String> {
         name_of(&text_of(said)?, self.gpu)
     }
+}
+
+/// The element type and the extents of what a handle refers to, by its encoded message (`HandleData` in
+/// tensorflow/core/framework/cpp_shape_inference.proto); `None` unless that is one tensor, of known extents.
+fn referred(encoded: &[u8]) -> Option<(ElementType, Vec<u64>)> {
+    let all = fields(encoded)?;
+    let mut tensors = all.iter().filter(|(field, _)| *field == 2);
+    let (tensor, None) = (tensors.next()?.1.bytes()?, tensors.next()) else {
+        return None;
+    };
+    let (mut kind, mut shape) = (None, None);
+    for (field, value) in fields(tensor)? {
+        match field {
+            1 => shape = Some(extents_in(value.bytes()?)?),
+            2 => kind = ElementType::of(i64::try_from(value.number()?).ok()?),
+            _ => {}
+        }
+    }
+    Some((kind?, shape?))
+}
+
+/// The extents of an encoded shape (`TensorShapeProto` in tensorflow/core/framework/tensor_shape.proto); `None` unless all
+/// are known.
+fn extents_in(shape: &[u8]) -> Option<Vec<u64>> {
+    let mut extents = Vec::new();
+    for (field, value) in fields(shape)? {
+        match field {
+            2 => {
+                let dimension = fields(value.bytes()?)?;
+                let size = dimension.iter().find(|(field, _)| *field == 1);
+                let size = size.map_or(Some(0), |(_, size)| size.number())?;
+                // An unknown one is -1.
+                i64::try_from(size).ok()?;
+                extents.push(size);
+            }
+            3 if value.number()? != 0 => return None,
+            _ => {}
+        }
+    }
+    Some(extents)
 }
 
 fn name_of(said: &str, gpu: &str) -> Option<String> {
@@ -305,6 +350,16 @@ mod tests {
         assert_eq!(name("CUSTOM:0"), None);
         assert_eq!(name("GPU:"), None);
         assert_eq!(name_of("", "cuda"), None);
+    }
+
+    #[test]
+    fn a_handle_says_what_it_refers_to() {
+        let of_3_by_5 = [8, 1, 18, 12, 10, 8, 18, 2, 8, 3, 18, 2, 8, 5, 16, 1];
+        let read = referred(&of_3_by_5).map(|(kind, shape)| (kind.name, shape));
+        assert_eq!(read, Some(("float32", vec![3, 5])));
+        let of_unknown_rank = [8, 1, 18, 6, 10, 2, 24, 1, 16, 14];
+        assert!(referred(&of_unknown_rank).is_none());
+        assert!(referred(&[]).is_none());
     }
 
     #[test]

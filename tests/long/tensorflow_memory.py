@@ -91,7 +91,8 @@ class Program:
             if fate < 0.5:
                 held.append(tensor)  # twice
         # Has no memory of its own that is known.
-        held += [tf.constant(["a", "b"]), tf.Variable(0).handle][: self.random.randrange(3)]
+        table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, 0)
+        held += [tf.constant(["a", "b"]), table.resource_handle][: self.random.randrange(3)]
         self.random.shuffle(held)
         Holder([{"held": held}, (self.random.random(),)])
 
@@ -123,6 +124,49 @@ def test_what_memory_is_called() -> None:
     assert (buffer.dtype, buffer.shape, buffer.bytes) == ("bfloat16", (3, 5), 30)
     assert (buffer.device, buffer.confirmed) == ("cpu", False)
     assert buffer.type_name.endswith("ResourceVariable")
+
+
+def test_the_handle_of_a_variable_has_its_memory() -> None:
+    Holder(tf.Variable(tf.ones((3, 5))).handle)
+    (leak,) = found().leaks
+    (buffer,) = leak.buffers
+    assert (buffer.dtype, buffer.shape, buffer.bytes) == ("float32", (3, 5), 60)
+    variable = tf.Variable(tf.ones((3, 5)))
+    kept = [variable.handle]
+    Holder(variable)
+    del variable
+    assert found().leaks == []
+    assert len(kept) == 1
+
+
+def sum_of(variable: Any) -> Any:
+    return tf.function(lambda: tf.reduce_sum(variable)).get_concrete_function()
+
+
+def test_what_a_function_has_captured_stays() -> None:
+    kept = [tf.Variable(tf.ones((1024, 1024)))]
+    total = sum_of(kept[0])
+    gc.collect()
+    assert "The memory stays" in cyclescope.why_alive(kept[0]).to_text()
+    assert float(total()) == 1024 * 1024
+
+
+class Called:
+    """Refers to itself, and has a compiled method that was called."""
+
+    def __init__(self) -> None:
+        self.on_end = self.end
+        self.weight = tf.Variable(tf.ones(1000))
+        self.step = tf.function(lambda: self.weight * 2.0)
+        self.step()
+
+    def end(self) -> None: ...
+
+
+def test_a_trainer_whose_step_was_called(watched: Callable[[], list[Any]]) -> None:
+    Called()
+    watched()
+    assert 4000 in {buffer.bytes for buffer in watched()}
 
 
 def test_a_layer_of_keras_that_refers_to_itself() -> None:
