@@ -205,6 +205,7 @@ impl Inspector {
         }
         report.leaks.retain(keep);
         say_whose(report);
+        report.sort_leaks();
         if !redacted {
             show_source(report, &asked.program);
         }

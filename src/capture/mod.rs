@@ -44,7 +44,7 @@ mod variables;
 pub use csr::Csr;
 pub use object::{
     ClassSource, Description, Made, Place, ReferenceName, Snapshot, SnapshotObject, Standing,
-    WeakReferences, is_library_file, package_of,
+    WeakReferences, is_library_file, is_standard_extension, package_of,
 };
 #[cfg(feature = "python")]
 pub(crate) use {

@@ -90,6 +90,12 @@ pub fn package_of(file: &str) -> Option<&str> {
     folders.next()
 }
 
+/// True for a compiled module of the standard library, such as that of `asyncio.Future`, which knows no name of a program's.
+pub fn is_standard_extension(file: &str) -> bool {
+    let is_compiled = [".so", ".pyd"].iter().any(|end| file.ends_with(end));
+    is_compiled && is_library_file(file) && package_of(file).is_none()
+}
+
 /// Whose code made a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Made {

@@ -22,6 +22,9 @@ pub struct Diff {
     /// The same by owner: the first named object on these paths.
     #[serde(default)]
     pub owners: Vec<Change>,
+    /// The paths to the memory that did not change.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unchanged: Vec<Change>,
     /// Total change in bytes.
     pub bytes: i64,
     /// Change in the number of objects.
@@ -50,22 +53,24 @@ pub struct Change {
 impl Heap {
     /// The changes since `old`, by owner, most bytes first.
     pub fn diff(&self, old: &Self) -> Diff {
-        let rows = self.changes(old, Buffer::kind);
+        let (rows, unchanged) = self.changes(old, Buffer::kind);
+        let (owners, _) = self.changes(old, |buffer| without_numbers(&buffer.first_owner));
         Diff {
             bytes: rows
                 .iter()
                 .map(|row| row.bytes)
                 .fold(0, i64::saturating_add),
             rows,
-            owners: self.changes(old, |buffer| without_numbers(&buffer.first_owner)),
+            owners,
+            unchanged,
             objects: (self.objects as i64).saturating_sub(old.objects as i64),
             times: [old.time, self.time],
             process: self.process.clone(),
         }
     }
 
-    /// The changes by this name of each buffer, most bytes first.
-    fn changes(&self, old: &Self, name: impl Fn(&Buffer) -> String) -> Vec<Change> {
+    /// The changes by this name of each buffer, most bytes first; and what did not change.
+    fn changes(&self, old: &Self, name: impl Fn(&Buffer) -> String) -> (Vec<Change>, Vec<Change>) {
         let mut rows: BTreeMap<String, Change> = BTreeMap::new();
         for (heap, sign) in [(old, -1i64), (self, 1)] {
             for buffer in &heap.buffers {
@@ -82,13 +87,13 @@ impl Heap {
                 }
             }
         }
-        let mut rows: Vec<Change> = rows.into_values().collect();
-        rows.retain(|row| row.bytes != 0 || row.buffers != 0);
+        let is_changed = |row: &Change| row.bytes != 0 || row.buffers != 0;
+        let (mut rows, unchanged): (Vec<_>, Vec<_>) = rows.into_values().partition(is_changed);
         rows.sort_by(|a, b| {
             (Reverse(a.bytes.unsigned_abs()), &a.name)
                 .cmp(&(Reverse(b.bytes.unsigned_abs()), &b.name))
         });
-        rows
+        (rows, unchanged)
     }
 }
 

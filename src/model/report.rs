@@ -509,11 +509,12 @@ impl Report {
         }
     }
 
-    /// Puts the leaks in order: the one that holds most bytes first.
+    /// Puts the leaks in order: the one that holds most bytes first, of several that hold as many the program's own.
     pub fn sort_leaks(&mut self) {
         self.leaks.sort_by(|a, b| {
             b.bytes_held
                 .cmp(&a.bytes_held)
+                .then_with(|| a.is_library().cmp(&b.is_library()))
                 .then_with(|| a.signature.cmp(&b.signature))
         });
     }
@@ -531,5 +532,25 @@ impl Leak {
         let others = self.shared.iter().flat_map(|shared| &shared.others);
         let others: BTreeSet<&str> = others.map(String::as_str).collect();
         others.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_leaks_that_hold_as_much_the_programs_own_come_first() {
+        let leak = |signature: &str, bytes_held, is_library: bool| Leak {
+            signature: signature.to_owned(),
+            bytes_held,
+            library: is_library.then(Library::default),
+            ..Leak::default()
+        };
+        let mut report = Report::new(Process::default(), 0.0, Collection::default());
+        report.leaks = vec![leak("a", 1, true), leak("b", 1, false), leak("c", 2, true)];
+        report.sort_leaks();
+        let order: Vec<&str> = report.leaks.iter().map(|it| &*it.signature).collect();
+        assert_eq!(order, ["c", "b", "a"]);
     }
 }

@@ -224,7 +224,7 @@ pub fn name(text: &str, limit: usize) -> String {
 }
 
 /// A longer name in a sentence is shortened.
-const BRIEF: usize = 48;
+const BRIEF: usize = 79;
 
 /// A sentence, or a path, with each very long name in it shortened in its middle, so that all its names are there.
 pub fn brief(text: &str) -> Cow<'_, str> {
@@ -382,6 +382,21 @@ pub fn without_numbers(text: &str) -> String {
     out
 }
 
+/// A path's references without numbers, and what follows itself once, however often: all paths down a tree or a chain are
+/// the same.
+pub fn shape_of_path(path: &[String]) -> Vec<String> {
+    let mut shape: Vec<String> = Vec::new();
+    for edge in path {
+        shape.push(without_numbers(edge));
+        let repeated = (1..=shape.len() / 2).take(3).find(|&length| {
+            let (before, last) = shape.split_at(shape.len() - length);
+            before.ends_with(last)
+        });
+        shape.truncate(shape.len() - repeated.unwrap_or(0));
+    }
+    shape
+}
+
 /// What a buffer is made of: `float32[4096, 4096]`, `raw storage`; and the size of that, if it is not the storage's:
 /// `float32[2048] (8.0 KiB)`.
 pub fn element_type(buffer: &Buffer) -> String {
@@ -429,11 +444,11 @@ mod tests {
         let short = brief(&text);
         assert_eq!(short.matches('…').count(), 3);
         assert!(
-            short.starts_with("train.py:3: `transformer_transf…")
+            short.starts_with("train.py:3: `transformer_transformer_")
                 && short.ends_with("which leads back")
         );
         assert_eq!(short.matches('`').count(), 2);
-        assert!(short.len() < 240, "{short}");
+        assert!(short.len() < 300, "{short}");
         assert!(matches!(brief("a.b → `c`"), Cow::Borrowed(_)));
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::stacks::{Rest, Step as Drawn};
+use super::stacks::{Held, Rest, Step as Drawn};
 use super::subgraph::Fold;
 use crate::model::report::{Buffer, Hop, Leak, Location, Node, NodeKind, Step};
 use crate::model::words::{counted, element_type, human_bytes, name, short_location, shortened};
@@ -128,13 +128,17 @@ impl Shape {
 
     /// The box of an object, for those too that look the same and stand in the same place; with
     /// the size of what they hold.
-    pub fn stacked(mut self, step: &Drawn, size: Option<&String>) -> Self {
-        let count = step.alike.len() as u64 + 1;
-        if let Some(size) = size {
-            self.size = Some(size.clone());
-        } else if count > 1
-            && let Some(first) = self.name.first_mut()
-        {
+    pub fn stacked(mut self, step: &Drawn, held: Option<&Held>) -> Self {
+        let mut count = step.alike.len() as u64 + 1;
+        if let Some(held) = held {
+            self.size = Some(held.size.clone());
+            count = held.unlike.unwrap_or(1);
+            if held.unlike.is_some() {
+                let what = self.note.take();
+                self.note = what.map(|what| name(&format!("such as {what}"), LINE));
+            }
+        }
+        if let (2.., Some(first)) = (count, self.name.first_mut()) {
             *first = format!("{} × {first}", grouped_of(count));
         }
         self.hidden.clone_from(&step.alike);

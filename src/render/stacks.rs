@@ -1,16 +1,18 @@
 //! The memory of a drawing: buffers that are alike are one stack, and a long path to one is drawn without its middle.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
 use crate::model::report::{Buffer, Leak};
-use crate::model::words::{element_type, human_bytes, without_numbers};
+use crate::model::words::{element_type, human_bytes, shape_of_path, without_numbers};
 
 /// So many stacks are drawn one by one where only the leak itself is.
 const STACKS: usize = 5;
 /// A path of more objects is drawn without its middle.
 const PATH: usize = 4;
 
-/// Buffers of one size and type that are reached in one way, but for the indices.
+/// Buffers that are reached in one way, but for the indices: of one size and type, or of several where there are many
+/// stacks.
 pub struct Stack<'a> {
     pub buffers: Vec<&'a Buffer>,
 }
@@ -21,13 +23,17 @@ impl Stack<'_> {
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// `4.0 MiB`, or `10 × 4.0 MiB = 40.0 MiB`.
-    pub fn size(&self) -> String {
-        size(
-            self.buffers.len() as u64,
-            self.buffers[0].bytes,
-            self.bytes(),
-        )
+    pub fn held(&self) -> Held {
+        let (first, count) = (self.buffers[0], self.buffers.len() as u64);
+        let mut others = self.buffers[1..].iter();
+        let is_one_kind = others.all(|it| material(it) == material(first));
+        Held {
+            size: match is_one_kind {
+                true => size(count, first.bytes, self.bytes()),
+                false => human_bytes(self.bytes()),
+            },
+            unlike: (!is_one_kind).then_some(count),
+        }
     }
 
     /// The objects from the cycle to the first buffer, itself the last; those of the others that
@@ -56,6 +62,15 @@ impl Stack<'_> {
         }
         steps
     }
+}
+
+/// What the box of a stack says of its buffers.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Held {
+    /// `4.0 MiB`, or `10 × 4.0 MiB = 40.0 MiB`.
+    pub size: String,
+    /// How many they are, if they are of several sizes or types.
+    pub unlike: Option<u64>,
 }
 
 /// An object to draw, with those that its box stands for besides.
@@ -139,16 +154,9 @@ pub struct Rest {
 
 /// The buffers by kind, the largest first as in the report.
 pub fn memory(leak: &Leak) -> Memory<'_> {
-    let mut stacks: Vec<Stack> = Vec::new();
-    let mut places: HashMap<_, usize> = HashMap::new();
-    for buffer in &leak.buffers {
-        let place = *places.entry(kind(buffer)).or_insert(stacks.len());
-        match stacks.get_mut(place) {
-            Some(stack) => stack.buffers.push(buffer),
-            None => stacks.push(Stack {
-                buffers: vec![buffer],
-            }),
-        }
+    let mut stacks = stacked(leak, |buffer| (way(buffer), material(buffer)));
+    if stacks.len() > STACKS {
+        stacks = stacked(leak, way);
     }
     // The first is drawn, so it is one of which the object is known.
     for stack in &mut stacks {
@@ -166,21 +174,34 @@ pub fn memory(leak: &Leak) -> Memory<'_> {
     }
 }
 
-/// What two buffers of a stack have in common. A path along a chain counts once, however long.
-fn kind(buffer: &Buffer) -> impl std::hash::Hash + Eq {
-    let mut path: Vec<String> = buffer
-        .path
-        .iter()
-        .map(|edge| without_numbers(edge))
-        .collect();
-    path.dedup();
-    let kept_by = buffer.kept_by.clone();
-    let on = (buffer.device.clone(), buffer.bytes, element_type(buffer));
+/// The buffers by what they have in common, in the order of the first of each.
+fn stacked<K: Hash + Eq>(leak: &Leak, kind: impl Fn(&Buffer) -> K) -> Vec<Stack<'_>> {
+    let mut stacks: Vec<Stack> = Vec::new();
+    let mut places: HashMap<K, usize> = HashMap::new();
+    for buffer in &leak.buffers {
+        let place = *places.entry(kind(buffer)).or_insert(stacks.len());
+        match stacks.get_mut(place) {
+            Some(stack) => stack.buffers.push(buffer),
+            None => stacks.push(Stack {
+                buffers: vec![buffer],
+            }),
+        }
+    }
+    stacks
+}
+
+/// Its size and what it is made of.
+fn material(buffer: &Buffer) -> (u64, String) {
+    (buffer.bytes, element_type(buffer))
+}
+
+/// How it is reached, and what holds it.
+fn way(buffer: &Buffer) -> impl Hash + Eq + use<> {
     (
         buffer.from_step,
-        path,
-        kept_by,
-        on,
+        shape_of_path(&buffer.path),
+        buffer.kept_by.clone(),
+        buffer.device.clone(),
         buffer.type_name.clone(),
     )
 }
@@ -253,7 +274,7 @@ mod tests {
         let report = samples::many_buffers(100);
         let Memory { stacks, others } = memory(&report.leaks[0]);
         assert_eq!((stacks.len(), others.len()), (1, 0));
-        assert_eq!(stacks[0].size(), "100 × 1.0 MiB = 100.0 MiB");
+        assert_eq!(stacks[0].held().size, "100 × 1.0 MiB = 100.0 MiB");
         let path = stacks[0].path();
         assert_eq!((path.len(), path[0].alike.len()), (1, 99));
     }
@@ -267,8 +288,40 @@ mod tests {
         }
         let Memory { stacks, others } = memory(leak);
         assert_eq!((stacks.len(), others.len()), (1, 0));
-        assert_eq!(stacks[0].size(), "8 × 1.0 MiB = 8.0 MiB");
+        assert_eq!(stacks[0].held().size, "8 × 1.0 MiB = 8.0 MiB");
         assert_eq!(stacks[0].path(), [Step::of(9)]);
+    }
+
+    #[test]
+    fn many_stacks_that_are_reached_alike_are_one() {
+        let mut report = samples::many_buffers(8);
+        let leak = &mut report.leaks[0];
+        for (index, buffer) in leak.buffers.iter_mut().enumerate() {
+            buffer.bytes = (index as u64 + 1) << 20;
+        }
+        let Memory { stacks, others } = memory(leak);
+        assert_eq!((stacks.len(), others.len()), (1, 0));
+        let expected = Held {
+            size: "36.0 MiB".to_owned(),
+            unlike: Some(8),
+        };
+        assert_eq!(stacks[0].held(), expected);
+        // Few are drawn by themselves.
+        leak.buffers.truncate(STACKS);
+        assert_eq!(memory(leak).stacks.len(), STACKS);
+    }
+
+    #[test]
+    fn all_ways_down_a_tree_are_alike() {
+        let mut report = samples::many_buffers(7);
+        let leak = &mut report.leaks[0];
+        for (depth, buffer) in leak.buffers.iter_mut().enumerate() {
+            let steps = (0..=depth).flat_map(|step| [".kids".to_owned(), format!("[{step}]")]);
+            buffer.path = steps.chain([".value".to_owned()]).collect();
+        }
+        assert_eq!(memory(leak).stacks.len(), 1);
+        leak.buffers[6].path[0] = ".root".to_owned();
+        assert_eq!(memory(leak).stacks.len(), 2);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::clusters::clusters;
-use super::stacks::{Memory, Rest, Step, StepKind, memory, nodes, rest_of, without_middle};
+use super::stacks::{Held, Memory, Rest, Step, StepKind, memory, nodes, rest_of, without_middle};
 use crate::model::report::{Leak, NodeKind};
 
 /// More boxes than this are not drawn.
@@ -59,7 +59,7 @@ pub struct Subgraph {
     /// The objects with a box of their own: those on paths to buffers first, then the others.
     pub nodes: Vec<Step>,
     /// For each of them how large the stack of buffers is that it holds, if it does.
-    pub sizes: HashMap<u32, String>,
+    pub sizes: HashMap<u32, Held>,
     pub folds: Vec<Fold>,
     /// The memory that none of them holds.
     pub rest: Option<Rest>,
@@ -88,7 +88,7 @@ pub fn subgraph(leak: &Leak, detail: Detail, ring: &HashMap<u32, usize>) -> Subg
     } else {
         for stack in &stacks {
             if let Some(node) = stack.buffers[0].node {
-                sizes.insert(node, stack.size());
+                sizes.insert(node, stack.held());
             }
             for step in without_middle(stack.path()) {
                 selection.take(step);

@@ -7,7 +7,7 @@ use super::files::words;
 use super::held::last_part;
 use super::sources::{Source, Sources};
 use super::syntax::{Syntax, all, children, functions_around, is_field, lines, scope};
-use crate::capture::is_library_file;
+use crate::capture::{is_library_file, is_standard_extension};
 use crate::diagnose::case::short;
 use crate::model::report::{Leak, Location, Node as Object, NodeKind};
 
@@ -42,7 +42,8 @@ pub fn taken(leak: &Leak, sources: &mut Sources) -> Option<(String, usize)> {
         !class.is_some_and(|name| has_no_subclass(name, known, sources))
     });
     let only = found.pop().filter(|it| it.is_sure && found.is_empty())?;
-    let mut libraries = known.iter().filter(|file| is_library_file(file)).peekable();
+    let is_read = |file: &&String| is_library_file(file) && !is_standard_extension(file);
+    let mut libraries = known.iter().filter(is_read).peekable();
     let is_the_programs = libraries.peek().is_none() && is_kept_by_program(leak);
     let may_take = |file: &String| {
         let syntax = sources.load(file);

@@ -6,6 +6,7 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::model::report::{Known, Leak, Library};
 use crate::model::words::{brief, human_bytes, name, printable_code};
+use crate::render::canvas::Drawing;
 use crate::render::clusters::CLUSTERS;
 use crate::render::html::contents::Listed;
 use crate::render::html::memory::buffers;
@@ -19,18 +20,26 @@ use crate::render::subgraph::{Detail, FOLDS};
 use crate::render::svg::Look;
 use crate::render::{sentences, svg, text};
 
+/// Below a drawing that is higher than this, what to change would be out of sight.
+const TALL: f64 = 640.0;
+/// Of a drawing that is wider than this, the column is shown beside a list; see `legible` in figure.js.
+const WIDE: f64 = 1300.0;
+
 /// One leak: `rank` is its place in the page.
 pub fn section(rank: usize, all: &[Listed<'_>]) -> Markup {
     let listed = &all[rank];
     let (leak, number) = (listed.leak, rank + 1);
     let trace = format!("{}\n{}", sentences::title(leak), text::body(leak));
+    let figure = (rank < DRAWN).then(|| figure(number, leak));
+    let is_tall = figure.as_ref().is_some_and(|it| it.height > TALL);
     html! {
         section.leak id=(listed.id) data-leak=(listed.index) {
             h2 { (sentences::size_and_cycle(leak)) }
             (marks(listed))
             (gist(leak, all))
-            @if rank < DRAWN { (figure(number, leak)) }
-            (advice(leak))
+            @if is_tall { (advice(leak)) }
+            @if let Some(figure) = figure { (figure.markup) }
+            @if !is_tall { (advice(leak)) }
             (buffers(leak))
             (timeline(leak))
             details.trace {
@@ -180,9 +189,15 @@ fn of_known(known: &Known, fix: &str) -> Markup {
     }
 }
 
+/// A leak's drawing, and how high it is as long as the leak alone is drawn.
+struct Figure {
+    markup: Markup,
+    height: f64,
+}
+
 /// The drawing with what works on it. The more detailed drawings are asleep until they are asked
 /// for.
-fn figure(number: usize, leak: &Leak) -> Markup {
+fn figure(number: usize, leak: &Leak) -> Figure {
     let draw = |suffix: &str, detail, titles| {
         let look = Look {
             detail,
@@ -190,10 +205,17 @@ fn figure(number: usize, leak: &Leak) -> Markup {
             titles,
             narrow: suffix == "n",
         };
-        svg::draw(leak, &format!("drawing-{number}{suffix}"), &look).svg
+        svg::draw(leak, &format!("drawing-{number}{suffix}"), &look)
     };
-    let first = draw("", Detail::Leak, true);
-    let mut asleep = vec![("narrow".to_owned(), draw("n", Detail::Leak, false))];
+    let Drawing {
+        svg: first,
+        width,
+        height,
+    } = draw("", Detail::Leak, true);
+    let narrow = draw("n", Detail::Leak, false);
+    let draw = |suffix: &str, detail, titles| draw(suffix, detail, titles).svg;
+    let height = if width > WIDE { narrow.height } else { height };
+    let mut asleep = vec![("narrow".to_owned(), narrow.svg)];
     if leak.graph.edges.iter().any(|edge| !edge.through.is_empty()) {
         asleep.push(("plumbing".to_owned(), draw("p", Detail::Plumbing, false)));
     }
@@ -220,7 +242,7 @@ fn figure(number: usize, leak: &Leak) -> Markup {
         }
         asleep.push(("all".to_owned(), all));
     }
-    html! {
+    let markup = html! {
         figure {
             (tools(|view| view == "leak" || asleep.iter().any(|(key, _)| key == view)))
             div.stage {
@@ -232,7 +254,8 @@ fn figure(number: usize, leak: &Leak) -> Markup {
                 template data-view=(view) { (packed(drawing)) }
             }
         }
-    }
+    };
+    Figure { markup, height }
 }
 
 /// What works on a drawing, with a button for each view that is there.
@@ -381,6 +404,19 @@ mod tests {
     }
 
     #[test]
+    fn what_to_change_stands_above_a_drawing_that_would_hide_it() {
+        let is_above = |leak: &Leak| {
+            let page = page_of(leak);
+            page.find("What to change") < page.find("<figure")
+        };
+        assert!(!is_above(&samples::callback().leaks[0]));
+        assert!(!is_above(&samples::many_buffers(5).leaks[0]));
+        let mut leak = samples::million_ring().leaks.remove(0);
+        leak.advice = samples::callback().leaks.remove(0).advice;
+        assert!(is_above(&leak));
+    }
+
+    #[test]
     fn what_is_known_repeats_no_sentence_of_the_fix() {
         let known = Known {
             remedy: "It refers to itself. Reuse the `result`.".into(),
@@ -397,7 +433,7 @@ mod tests {
     #[test]
     fn further_drawings_are_offered_where_there_is_more_to_see() {
         let views = |report: &crate::model::report::Report| {
-            let page = figure(1, &report.leaks[0]).0;
+            let page = figure(1, &report.leaks[0]).markup.0;
             ["leak", "plumbing", "all"]
                 .map(|view| page.contains(&format!("<button type=\"button\" data-view=\"{view}\"")))
         };

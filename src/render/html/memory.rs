@@ -4,12 +4,16 @@ use maud::{Markup, html};
 
 use crate::model::report::{Buffer, GRADIENT, Leak};
 use crate::model::words::{
-    brief, buffer_count, counted, element_type, grouped, human_bytes, name, without_numbers,
+    brief, buffer_count, counted, element_type, grouped, human_bytes, name, shape_of_path,
+    without_numbers,
 };
 use crate::render::html::parts::table;
 
 /// How many buffers of a leak are listed.
 const BUFFERS: usize = 200;
+/// How many rows are in sight; a few more are too.
+const ROWS: usize = 12;
+const FEW: usize = 3;
 /// How many references of a path are shown.
 const PATH: usize = 24;
 /// How many frames of an allocation stack are listed.
@@ -26,14 +30,20 @@ pub fn buffers(leak: &Leak) -> Markup {
             None => rows.push(vec![buffer]),
         }
     }
+    let (first, folded) = match rows.len() > ROWS + FEW {
+        true => rows.split_at(ROWS),
+        false => (&rows[..], &[][..]),
+    };
     html! {
         @if !leak.buffers.is_empty() {
             h3 { "Held memory" }
-            (table(
-                None,
-                &["Storage", "Holder", "Elements", "Device", "Address", "Path from the cycle"],
-                rows.iter().map(|alike| row(leak, alike)),
-            ))
+            (table_of(leak, first))
+            @if !folded.is_empty() {
+                details.rows {
+                    summary { (counted(folded.len() as u64, "more row", "more rows")) ", " (human_bytes(bytes_of(folded))) }
+                    (table_of(leak, folded))
+                }
+            }
             @if more > 0 {
                 p.more { "and " (counted(more, "more buffer", "more buffers")) }
             }
@@ -41,14 +51,28 @@ pub fn buffers(leak: &Leak) -> Markup {
     }
 }
 
+fn table_of(leak: &Leak, rows: &[Vec<&Buffer>]) -> Markup {
+    table(
+        None,
+        &[
+            "Storage",
+            "Holder",
+            "Elements",
+            "Device",
+            "Address",
+            "Path from the cycle",
+        ],
+        rows.iter().map(|alike| row(leak, alike)),
+    )
+}
+
+fn bytes_of(rows: &[Vec<&Buffer>]) -> u64 {
+    let bytes = rows.iter().flatten().map(|buffer| buffer.bytes);
+    bytes.fold(0, u64::saturating_add)
+}
+
 /// True if two buffers differ in their addresses and in the indices on their paths only.
 fn are_alike(a: &Buffer, b: &Buffer) -> bool {
-    // However long a chain is that leads to them.
-    let of_path = |buffer: &Buffer| {
-        let mut edges: Vec<String> = buffer.path.iter().map(|it| without_numbers(it)).collect();
-        edges.dedup();
-        edges
-    };
     let same = |it: &Buffer| Buffer {
         pointer: 0,
         node: None,
@@ -56,7 +80,7 @@ fn are_alike(a: &Buffer, b: &Buffer) -> bool {
         path_nodes: Vec::new(),
         ..it.clone()
     };
-    of_path(a) == of_path(b) && same(a) == same(b)
+    shape_of_path(&a.path) == shape_of_path(&b.path) && same(a) == same(b)
 }
 
 /// The row of buffers that are alike.
@@ -112,19 +136,21 @@ fn row(leak: &Leak, alike: &[&Buffer]) -> Markup {
 
 /// The references to the buffers: the same many times in a row once, and without their indices if there are several.
 fn path(alike: &[&Buffer]) -> Markup {
-    let path = |edge: &String| match alike.len() {
-        1 => edge.clone(),
-        _ => without_numbers(edge),
+    let first = &alike[0].path;
+    let is_one_depth = alike.iter().all(|other| other.path.len() == first.len());
+    let edges = match (alike.len(), is_one_depth) {
+        (1, _) => first.clone(),
+        (_, true) => first.iter().map(|edge| without_numbers(edge)).collect(),
+        (_, false) => shape_of_path(first),
     };
-    let edges: Vec<String> = alike[0].path.iter().map(path).collect();
     html! {
         @for run in edges.chunk_by(|a, b| a == b).take(PATH) {
             " " (name(&brief(&run[0]), 80))
             @if run.len() > 1 {
                 " × " (grouped(run.len() as u64))
-                @if alike.len() > 1 { " or more" }
             }
         }
+        @if !is_one_depth { p.more { "at several depths" } }
     }
 }
 
@@ -181,6 +207,24 @@ mod tests {
         assert!(table.contains("<summary>3 addresses</summary>"));
         assert!(table.contains(".items [x]") && table.contains(".items [0]"));
         assert_eq!(table.matches("<code>0x").count(), 4);
+    }
+
+    #[test]
+    fn of_many_rows_the_first_are_in_sight() {
+        let rows = |count: u64| {
+            let mut leak = samples::callback().leaks.remove(0);
+            let buffer = leak.buffers[0].clone();
+            let sized = (0..count).map(|index| Buffer {
+                bytes: (100 - index) << 20,
+                ..buffer.clone()
+            });
+            leak.buffers = sized.collect();
+            buffers(&leak).0
+        };
+        assert!(!rows(15).contains("<details class=\"rows\">"));
+        let folded = rows(16);
+        assert!(folded.contains("<summary>4 more rows, 346.0 MiB</summary>"));
+        assert_eq!(folded.matches("<tr>").count(), 2 + 16);
     }
 
     #[test]

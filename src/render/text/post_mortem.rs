@@ -35,7 +35,7 @@ pub fn post_mortem(found: &PostMortem) -> String {
     text += &part("Allocated memory by category", roles);
     let graphs = found.graphs.iter().take(GRAPHS).map(finding);
     text += &part("Containers that keep autograd graphs", graphs);
-    text += &part("Largest tensors", found.owners.iter().map(finding));
+    text += &part("Largest owners", found.owners.iter().map(finding));
     let growth = found.growth.iter();
     let growth = growth.map(|it| format!("  {}. {}", it.summary, it.advice));
     text += &part("Growing tensors", growth);

@@ -98,7 +98,9 @@ fn bar(memory: &DeviceMemory) -> Markup {
 
 /// The colour of a use, which is that of its category.
 fn colour(name: &str) -> &'static str {
-    const COLOURS: [(&str, &str); 7] = [
+    const COLOURS: [(&str, &str); 9] = [
+        ("cached", "cached"),
+        ("outside", "elsewhere"),
         ("parameter", "parameter"),
         ("optimizer", "optimizer-state"),
         ("gradient", "gradient"),

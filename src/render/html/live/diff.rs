@@ -19,6 +19,9 @@ const INDENTS: usize = 9;
 const PART: f64 = 0.01;
 /// More that changed alike are one row.
 const ALIKE: usize = 3;
+/// How many changes beside the largest the answer names, and what part of all change they must be.
+const NEXT: usize = 2;
+const NEXT_PART: f64 = 0.05;
 /// How wide a bar may be.
 const BAR: f64 = 150.0;
 
@@ -33,7 +36,7 @@ pub fn diff(diff: &Diff) -> String {
         true => "No change in memory".to_owned(),
         false => format!("{} in total", signed(diff.bytes, human_bytes)),
     };
-    let tree = Tree::of(&diff.rows);
+    let tree = Tree::of(diff.rows.iter().chain(&diff.unchanged));
     Page {
         title,
         lead: answer(&tree),
@@ -67,12 +70,38 @@ fn answer(tree: &Tree) -> Markup {
         _ => format!(", {buffers} fewer"),
     };
     let all = tree.nodes[0].change;
-    let is_part = node.change.signum() == all.signum() && node.change.abs() <= all.abs();
+    // Where some came and some went, no change is a part of the sum.
+    let is_part = tree.nodes[0].moved == all.unsigned_abs();
+    let beside = beside(tree, &path);
     html! {
         b { (signed(node.change, human_bytes)) @if is_part { " of " (signed(all, human_bytes)) } }
         " is in " (with_code(&name(&steps.join(" → "), 400))) (verb) "."
+        @if !beside.is_empty() {
+            " Beside it: "
+            @for (index, it) in beside.iter().map(|&at| &tree.nodes[at]).enumerate() {
+                @if index > 0 { ", " }
+                code { (name(&it.step.replace('`', ""), 80)) } " " (signed(it.change, human_bytes))
+            }
+            "."
+        }
         @if !is_part { " All changes add up to " (signed(all, human_bytes)) "." }
     }
+}
+
+/// The largest changes beside the path to one.
+fn beside(tree: &Tree, path: &[usize]) -> Vec<usize> {
+    let above = std::iter::once(&0).chain(path);
+    let siblings = above.zip(path).flat_map(|(&above, &at)| {
+        let changed = tree.changed(above);
+        changed.filter(move |&it| it != at)
+    });
+    let least = NEXT_PART * tree.nodes[0].moved as f64;
+    let mut largest: Vec<usize> = siblings
+        .filter(|&it| tree.nodes[it].moved as f64 >= least)
+        .collect();
+    largest.sort_by_key(|&it| Reverse(tree.nodes[it].moved));
+    largest.truncate(NEXT);
+    largest
 }
 
 /// A row of the tree: an owner, or several that changed alike.
@@ -110,8 +139,9 @@ fn rows(tree: &Tree) -> (Vec<Row>, u64) {
         if index > 0 {
             above.push(&node.step);
         }
+        let changed: Vec<usize> = tree.changed(index).collect();
         // Owners of one thing only are one row with it.
-        if let &[only] = &*node.children
+        if let [only] = changed[..]
             && (index == 0 || tree.nodes[only].change == node.change)
         {
             open.push((only, depth, above, times));
@@ -132,7 +162,7 @@ fn rows(tree: &Tree) -> (Vec<Row>, u64) {
             });
         }
         if times == 1 {
-            let children = alike(tree, &node.children).into_iter().rev();
+            let children = alike(tree, &changed).into_iter().rev();
             open.extend(children.map(|(child, times)| (child, below, Vec::new(), times)));
         }
     }
@@ -167,7 +197,7 @@ fn row(tree: &Tree, row: &Row, most: u64) -> Markup {
             td.number { (human_bytes(times(node.before))) }
             td.number { (human_bytes(times(node.now))) }
             td.number { (signed(signed_times(node.buffers), grouped)) }
-            td {
+            td.before-and-after {
                 svg.share width=(BAR) height="14" aria-hidden="true" {
                     rect.before width=(width(node.before)) height="6" {}
                     rect.bar y="7" width=(width(node.now)) height="6" {}
@@ -185,6 +215,36 @@ fn row(tree: &Tree, row: &Row, most: u64) -> Markup {
 mod tests {
     use super::*;
     use crate::model::diff::Change;
+
+    #[test]
+    fn the_answer_names_what_else_changed_and_counts_what_did_not() {
+        let change = |name: &str, bytes: i64, now_bytes| Change {
+            name: name.to_owned(),
+            bytes,
+            buffers: bytes.signum(),
+            now_bytes,
+        };
+        let rows = [
+            change("m → `val` (Val) → .outputs (dict) → ['a'] → Tensor", 60, 60),
+            change("m → `val` (Val) → .best → Tensor", 2, 2),
+            change(
+                "m → `log` (Logger) → .history (list) → [x] → Tensor",
+                40,
+                40,
+            ),
+            change("m → `cache` (dict) → [x] → Tensor", -30, 10),
+        ];
+        let unchanged = [change("m → `model` (Net) → .weight → Tensor", 0, 1000)];
+        let tree = Tree::of(rows.iter().chain(&unchanged));
+        let said = answer(&tree).0;
+        let expected = "Beside it: <code>log (Logger)</code> +40 bytes, <code>cache (dict)</code> -30 bytes. \
+                        All changes add up to +72 bytes.";
+        assert!(said.ends_with(expected), "{said}");
+        assert_eq!((tree.nodes[1].before, tree.nodes[1].now), (1040, 1112));
+        let (rows, left_out) = super::rows(&tree);
+        assert!(rows.iter().all(|row| !row.steps.contains("model")));
+        assert_eq!(left_out, 0);
+    }
 
     #[test]
     fn many_that_changed_alike_are_one_row() {

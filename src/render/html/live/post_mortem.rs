@@ -43,7 +43,13 @@ pub fn post_mortem(found: &PostMortem, looked: Looked<'_>, process: &Process) ->
             found.device,
             found.verdict.replace('-', " ")
         ),
-        lead: html! { b { (with_code(&name(&sentence(&found.headline), 1000))) } },
+        lead: html! {
+            b { (with_code(&name(&sentence(&found.headline), 1000))) }
+            // The card of the leak has what is to be fixed.
+            @if would_fit_without_cycles(found) && !found.advice.is_empty() {
+                " " (with_code(&name(&sentence(&found.advice), 2000)))
+            }
+        },
         facts,
         body: body(found, owners.as_ref(), looked),
         notes: left_out
@@ -54,17 +60,19 @@ pub fn post_mortem(found: &PostMortem, looked: Looked<'_>, process: &Process) ->
     .html()
 }
 
+/// True if what the cycles hold is what to free.
+fn would_fit_without_cycles(found: &PostMortem) -> bool {
+    let cycles = found.cycles.as_ref();
+    cycles.is_some_and(|it| it.would_fit == Some(true))
+}
+
 fn body(found: &PostMortem, owners: Option<&Owners>, looked: Looked<'_>) -> Markup {
     let leak = looked.leaks.and_then(|report| report.leaks.first());
-    // What they hold is what to free.
-    let is_first = found
-        .cycles
-        .as_ref()
-        .is_some_and(|it| it.would_fit == Some(true));
+    let is_first = would_fit_without_cycles(found);
     html! {
         @if let Some(leak) = leak.filter(|_| is_first) { (card(leak)) }
         section.leak {
-            @if !found.advice.is_empty() {
+            @if !is_first && !found.advice.is_empty() {
                 dl.gist { (entry("Fix", &with_code(&name(&sentence(&found.advice), 2000)))) }
             }
             @if let Some(numbers) = &found.numbers {
@@ -78,7 +86,7 @@ fn body(found: &PostMortem, owners: Option<&Owners>, looked: Looked<'_>) -> Mark
         }
         (findings("Containers that keep autograd graphs", &found.graphs))
         @if let Some(owners) = owners && looked.heap.is_some_and(has_memory) { (section("Owners", &owners.figure)) }
-        (findings("Largest tensors", &found.owners))
+        (findings("Largest owners", &found.owners))
         @if let Some(grew) = looked.grew.filter(|grew| !grew.found.is_empty()) { (growth::sections(grew)) }
         @if !is_first {
             @if let Some(leak) = leak { (card(leak)) }

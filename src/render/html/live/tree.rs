@@ -28,7 +28,7 @@ pub struct Node {
 }
 
 impl Tree {
-    pub fn of(rows: &[Change]) -> Self {
+    pub fn of<'a>(rows: impl IntoIterator<Item = &'a Change>) -> Self {
         let mut nodes = vec![Node::default()];
         let mut places: HashMap<(usize, &str), usize> = HashMap::new();
         for row in rows {
@@ -50,6 +50,12 @@ impl Tree {
         Self { nodes }
     }
 
+    /// What has changed below an owner.
+    pub fn changed(&self, at: usize) -> impl Iterator<Item = usize> {
+        let children = self.nodes[at].children.iter().copied();
+        children.filter(|&child| self.nodes[child].moved > 0)
+    }
+
     /// The way from the root to the owner with the largest part of the change, where that divides. An item of a
     /// container is not an owner.
     pub fn largest_part(&self) -> Vec<usize> {
@@ -57,7 +63,7 @@ impl Tree {
         let mut at = 0;
         let mut divided = false;
         loop {
-            let children = self.nodes[at].children.iter().copied();
+            let children = self.changed(at);
             let largest = children.max_by_key(|&child| (self.nodes[child].moved, Reverse(child)));
             let Some(largest) = largest else { return path };
             if !path.is_empty() && self.nodes[largest].step.starts_with('[') {
@@ -117,6 +123,6 @@ mod tests {
         assert_eq!(way, ["a", "b", ".losses (list)"]);
         let root = &tree.nodes[0];
         assert_eq!((root.change, root.moved, root.before), (71, 111, 20));
-        assert!(Tree::of(&[]).largest_part().is_empty());
+        assert!(Tree::of([]).largest_part().is_empty());
     }
 }
