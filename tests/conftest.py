@@ -6,11 +6,13 @@ import gc
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import cyclescope
 from support.imports import is_large
 
 pytest.register_assert_rewrite(
@@ -256,3 +258,18 @@ def no_other_callbacks() -> Iterator[None]:
     gc.callbacks.clear()
     yield
     gc.callbacks[:] = others
+
+
+@pytest.fixture
+def watched() -> Iterator[Callable[[], list[Any]]]:
+    """Collects, and returns the buffers that a watch saw go."""
+    seen: list[Any] = []
+    watch = cyclescope.observe_tensor_cycles(seen.append, devices="any")
+
+    def collect() -> list[Any]:
+        gc.collect()
+        watch.flush()
+        return [buffer for report in seen for leak in report.leaks for buffer in leak.buffers]
+
+    yield collect
+    watch.stop()

@@ -6,7 +6,7 @@ import gc
 import importlib
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -36,21 +36,6 @@ SHAPES = ((), (1,), (7,), (3, 5))
 
 def found(**options: Any) -> Any:
     return cyclescope.find_tensor_cycles(devices="any", frozen=False, **options)
-
-
-@pytest.fixture
-def watched() -> Iterator[Callable[[], list[Any]]]:
-    """Collects, and returns the buffers that a watch saw go."""
-    seen: list[Any] = []
-    watch = cyclescope.observe_tensor_cycles(seen.append, devices="any")
-
-    def collect() -> list[Any]:
-        gc.collect()
-        watch.flush()
-        return [buffer for report in seen for leak in report.leaks for buffer in leak.buffers]
-
-    yield collect
-    watch.stop()
 
 
 def test_the_adapter_is_the_one_that_is_tested() -> None:

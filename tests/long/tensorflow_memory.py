@@ -9,7 +9,7 @@ import functools
 import gc
 import importlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -38,21 +38,6 @@ SHAPES = ((), (1,), (7,), (3, 5), (2, 0))
 
 def found(**options: Any) -> Any:
     return cyclescope.find_tensor_cycles(devices="any", frozen=False, **options)
-
-
-@pytest.fixture
-def watched() -> Iterator[Callable[[], list[Any]]]:
-    """Collects, and returns the buffers that a watch saw go."""
-    seen: list[Any] = []
-    watch = cyclescope.observe_tensor_cycles(seen.append, devices="any")
-
-    def collect() -> list[Any]:
-        gc.collect()
-        watch.flush()
-        return [buffer for report in seen for leak in report.leaks for buffer in leak.buffers]
-
-    yield collect
-    watch.stop()
 
 
 class Program:
