@@ -96,12 +96,11 @@ impl<'py> Live<'py> {
                     // The parts of a sparse tensor, such as `values()`.
                     self.buffers[index].is_shown |= name.ends_with("()");
                 }
-                self.add_hidden(
-                    node,
-                    target,
-                    ReferenceName::Attribute((*name).to_owned()),
-                    edges,
-                );
+                let name = ReferenceName::Attribute((*name).to_owned());
+                match self.is_shown_by_attributes(&inspector.builtins, node, &tensor, target) {
+                    true => self.add_in_c(node, target, name, edges),
+                    false => self.add_hidden(node, target, name, edges),
+                }
             }
             // The function of a tensor that is no leaf has its hooks too.
             let holder = function.unwrap_or(node);
@@ -392,11 +391,34 @@ impl<'py> Live<'py> {
         name: ReferenceName,
         edges: &mut Edges,
     ) {
-        if self.objects.graph.targets(from).contains(&to) {
-            return;
+        if !self.objects.graph.targets(from).contains(&to) {
+            self.add_in_c(from, to, name, edges);
         }
+    }
+
+    fn add_in_c(&mut self, from: u32, to: u32, name: ReferenceName, edges: &mut Edges) {
         self.account_for_cpp(to);
         edges.add(from, to, name);
+    }
+
+    /// True if a tensor shows an object as often as attributes of its instance are that object: what C++ has is another
+    /// reference to it, as after `view.whole = view._base`.
+    fn is_shown_by_attributes(
+        &self,
+        builtins: &Builtins,
+        node: u32,
+        tensor: &Bound<'py, PyAny>,
+        object: u32,
+    ) -> bool {
+        let shown = self.objects.graph.targets(node).iter();
+        let shown = shown.filter(|&&it| it == object).count();
+        let is_object = |value: &Bound<'py, PyAny>| self.objects.number_of(value) == Some(object);
+        shown > 0
+            && attributes(&builtins.instances, tensor)
+                .iter()
+                .filter(|(_, value)| is_object(value))
+                .count()
+                == shown
     }
 }
 
