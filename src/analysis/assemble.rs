@@ -6,7 +6,7 @@ use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use rustc_hash::FxHashSet;
 
-use crate::capture::{ClassSource, Place, ReferenceName};
+use crate::capture::{ClassSource, Place};
 use crate::cpython::ObjectKind;
 use crate::device::DeviceBuffer;
 use crate::diagnose::Diagnosis;
@@ -403,13 +403,9 @@ fn cut_place<'a>(
         );
         (node.is_library(), !code)
     };
-    // The class of what an attribute has did not store it.
-    let is_attribute = graph
-        .edges_connecting(from, to)
-        .any(|edge| matches!(edge.weight().name, ReferenceName::Attribute(_)));
-    let is_only_kept = |node: NodeIndex| {
-        is_attribute && node == to && graph[node].description.kind == ObjectKind::Instance
-    };
+    // The class of an object did not store it where it is kept.
+    let is_only_kept =
+        |node: NodeIndex| node == to && graph[node].description.kind == ObjectKind::Instance;
     let here = [from, to]
         .into_iter()
         .filter(|&node| !is_only_kept(node))
@@ -418,14 +414,16 @@ fn cut_place<'a>(
         .min_by_key(rank);
     let is_known = here.is_some_and(|node| !node.is_library());
     let after = cycle.nodes.iter().position(|&node| node == from);
-    let next = after.filter(|_| !is_known).and_then(|start| {
-        let following = cycle.nodes.iter().cycle().skip(start + 1);
-        following
-            .take(cycle.nodes.len())
-            .filter(|&&node| !is_only_kept(node))
-            .map(|&node| &graph[node])
-            .find(|node| place(node).is_some() && !node.is_library())
-    });
+    let next = after
+        .filter(|_| here.is_some() && !is_known)
+        .and_then(|start| {
+            let following = cycle.nodes.iter().cycle().skip(start + 1);
+            following
+                .take(cycle.nodes.len())
+                .filter(|&&node| !is_only_kept(node))
+                .map(|&node| &graph[node])
+                .find(|node| place(node).is_some() && !node.is_library())
+        });
     next.or(here).and_then(place)
 }
 

@@ -34,6 +34,8 @@ const VISIT_LIMIT: usize = 4_000_000;
 const PASSES: usize = 16;
 /// Added for a reference outside the cycle, which is cut only if the cycle is all plumbing.
 const OUTSIDE_CYCLE: u32 = 500;
+/// Added for what an object has to which another reference outside of the cycle leads: it is none of the cycle's.
+const BEYOND: u32 = 20;
 /// Added for a reference that libraries made, where what others set on their objects can be cut.
 const MADE_BY_LIBRARY: u32 = 500;
 
@@ -316,6 +318,10 @@ fn candidates(
     cycle: &Cycle,
     code: &dyn Code,
 ) -> (Vec<Candidate>, Vec<EdgeIndex>) {
+    let is_of = |kind: ObjectKind, edge: EdgeIndex| {
+        let ends = graph.edge_endpoints(edge);
+        ends.is_some_and(|(owner, _)| graph[owner].description.kind == kind)
+    };
     let mut candidates: Vec<Candidate> = cycle
         .edges
         .iter()
@@ -323,11 +329,22 @@ fn candidates(
         .map(|(step, &edge)| (preference(graph, edge), Reverse(step), edge))
         .collect();
     if candidates.iter().all(|&(rank, ..)| rank >= PLUMBING) {
-        let paths = paths_to_buffers(graph, cycle);
-        candidates.extend(paths.iter().flat_map(|path| &path.edges).map(|&edge| {
-            let rank = preference(graph, edge).saturating_add(OUTSIDE_CYCLE);
-            (rank, Reverse(0), edge)
-        }));
+        for path in paths_to_buffers(graph, cycle) {
+            let mut is_beyond = false;
+            candidates.extend(path.edges.iter().map(|&edge| {
+                let rank = preference(graph, edge);
+                let beyond = match is_beyond && is_of(ObjectKind::Instance, edge) {
+                    true => BEYOND,
+                    false => 0,
+                };
+                is_beyond |= rank < PLUMBING;
+                (
+                    rank.saturating_add(OUTSIDE_CYCLE + beyond),
+                    Reverse(0),
+                    edge,
+                )
+            }));
+        }
     } else {
         candidates.retain(|&(rank, ..)| rank < PLUMBING);
     }
@@ -337,10 +354,6 @@ fn candidates(
     }
     // What the program wants to keep is not cut as long as another reference of the program can be. Those of a class
     // are none: it needs its attributes, and is a cycle anyhow.
-    let is_of = |kind: ObjectKind, edge: EdgeIndex| {
-        let ends = graph.edge_endpoints(edge);
-        ends.is_some_and(|(owner, _)| graph[owner].description.kind == kind)
-    };
     // Nobody deletes the `self` of a method that runs.
     let is_own_argument = |edge: EdgeIndex| {
         is_of(ObjectKind::Frame, edge)

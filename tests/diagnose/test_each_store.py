@@ -208,11 +208,17 @@ def of_calculator(decorator: Any) -> str:
     return told
 
 
-@pytest.mark.parametrize("decorator", [memo, functools.lru_cache])
-def test_a_class_keeps_its_methods(decorator: Any) -> None:
+@pytest.mark.parametrize(
+    ("decorator", "advice"),
+    [
+        (memo, "Keep no instance of the class in `cache`, which `total` uses"),
+        (functools.lru_cache, "Let the method `total` keep no instance of the class"),
+    ],
+)
+def test_a_class_keeps_its_methods(decorator: Any, advice: str) -> None:
     told = of_calculator(decorator)
     assert "do not keep the" not in told.lower()
-    assert "Let the method `total` keep no instance of the class" in told
+    assert advice in told
 
 
 class Scope(OrderedDict[str, Any]):
@@ -342,6 +348,9 @@ def test_a_dict_is_called_by_its_variable() -> None:
     report = found(make)
     assert "Remove the item at `['api']` from the dict `state`." in report.leaks[0].advice
     assert re.search(r"Fix: +\S*test_each_store\.py:\d+: ", report.to_text())
+    source = report.leaks[0].source
+    assert source is not None
+    assert 'state["api"] = ' in source.lines[source.marked - source.line]
 
 
 def test_no_line_of_a_library_is_the_place_to_change() -> None:

@@ -33,9 +33,8 @@ const ENUMERATION: [&str; 2] = ["enum.EnumType", "enum.EnumMeta"];
 pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let class = case.step_from(ObjectKind::Class)?;
     let label = &class.object.description.label;
-    if ENUMERATION.contains(&&*class.object.description.type_name)
-        && let Some(cut) = case.cut.filter(|&cut| is_of_member(case, cut))
-    {
+    let is_enumeration = ENUMERATION.contains(&&*class.object.description.type_name);
+    if is_enumeration && let Some(cut) = case.cut.filter(|&cut| is_of_member(case, cut)) {
         let finding = Finding::new(format!(
             "The enumeration {}{} was made at run time. It keeps its members, and each of them keeps it, so what they \
              hold stays alive until the collector runs.",
@@ -44,7 +43,8 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         ));
         return Some(finding.remedy(cut, "define it once, at module level"));
     }
-    if let Some((edge, back)) = way_to_instance(case) {
+    // The members of an enumeration are its instances, and live as long as it at module level too.
+    if let Some((edge, back)) = way_to_instance(case).filter(|_| !is_enumeration) {
         let finding = Finding::new(format!(
             "The {}{} was made at run time, and its attribute `{back}` leads back to an instance of it.",
             class.object.description.label,
@@ -52,9 +52,12 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         ));
         // To define it at module level would keep the instance for good.
         let first = case.cut.filter(|&cut| !is_content(case.graph, cut));
+        // Of a method that uses a container, the container is what to change.
+        let is_of_container = first.is_some_and(|cut| is_closure_with_container(case, cut));
+        let way = [edge].into_iter().filter(|_| !is_of_container);
         let mut removals: Vec<(EdgeIndex, String)> = first
             .into_iter()
-            .chain([edge])
+            .chain(way)
             .map(|edge| (edge, removal_of_instance(case, edge, back)))
             .collect();
         removals.dedup_by(|one, other| one.1 == other.1);
@@ -103,13 +106,19 @@ fn removal_of_instance(case: &Case<'_>, cut: EdgeIndex, attribute: &str) -> Stri
         (ObjectKind::Class, ReferenceName::Attribute(name)) if is_method(target) => {
             method(name, String::new())
         }
+        // Another function may put it there.
         (ObjectKind::Function, ReferenceName::Closure(variable)) if is_container => {
-            method(bare_name(owner), format!(" in `{variable}`"))
+            format!(
+                "keep no instance of the class in `{variable}`, which `{}` uses: store what belongs to an instance on \
+                 it, or under a key without the instance",
+                bare_name(owner)
+            )
         }
         (ObjectKind::Class, ReferenceName::Attribute(name)) if is_container => {
             let class = class_name(owner);
             format!(
-                "keep no instance of the class in `{class}.{name}`, or only weak references (`weakref.WeakSet`, `weakref.WeakValueDictionary`)"
+                "keep no instance of the class in `{class}.{name}`, or, if something else keeps the instances alive, \
+                 only weak references (`weakref.WeakSet`, `weakref.WeakValueDictionary`)"
             )
         }
         (ObjectKind::Class, ReferenceName::Attribute(name))
@@ -130,6 +139,14 @@ fn removal_of_instance(case: &Case<'_>, cut: EdgeIndex, attribute: &str) -> Stri
         }
         _ => case.removal(cut),
     }
+}
+
+/// True for a container that a function captures.
+fn is_closure_with_container(case: &Case<'_>, cut: EdgeIndex) -> bool {
+    let ends = case.graph.edge_endpoints(cut);
+    let is_container =
+        ends.is_some_and(|(_, to)| CONTAINERS.contains(&case.graph[to].description.kind));
+    is_container && matches!(case.graph[cut].name, ReferenceName::Closure(_))
 }
 
 /// True for a function of a class, with or without what wraps it.
@@ -167,6 +184,26 @@ fn is_of_member(case: &Case<'_>, edge: EdgeIndex) -> bool {
 fn way_to_instance<'a>(case: &Case<'a>) -> Option<(EdgeIndex, &'a str)> {
     let is_class = |&node: &NodeIndex| case.graph[node].description.kind == ObjectKind::Class;
     let class = case.cycle.nodes.iter().copied().find(is_class)?;
+    // Of the class itself, or of one that derives from it.
+    let derives = |other: NodeIndex| {
+        other == class || case.graph.edges(other).any(|base| base.target() == class)
+    };
+    let is_instance = |node: NodeIndex| {
+        let mut types = case
+            .graph
+            .edges(node)
+            .filter(|edge| edge.weight().name == ReferenceName::Type);
+        case.graph[node].description.kind == ObjectKind::Instance
+            && types.any(|edge| derives(edge.target()))
+    };
+    // The one by which the cycle goes on, if it leads to an instance.
+    let on = case.cycle.nodes.iter().position(|&node| node == class);
+    let on = on.and_then(|at| case.cycle.edges.get(at).copied());
+    if let Some(edge) = on.filter(|_| case.cycle.nodes.iter().any(|&node| is_instance(node)))
+        && let ReferenceName::Attribute(name) = &case.graph[edge].name
+    {
+        return Some((edge, name));
+    }
     let mut seen = FxHashSet::from_iter([class]);
     let mut found: Vec<(NodeIndex, EdgeIndex, &str)> = Vec::new();
     let mut next = VecDeque::new();
@@ -185,18 +222,6 @@ fn way_to_instance<'a>(case: &Case<'a>) -> Option<(EdgeIndex, &'a str)> {
             next.extend(targets.map(|target| (target.target(), edge, name)));
         }
     }
-    // Of the class itself, or of one that derives from it.
-    let derives = |other: NodeIndex| {
-        other == class || case.graph.edges(other).any(|base| base.target() == class)
-    };
-    let is_instance = |node: NodeIndex| {
-        let mut types = case
-            .graph
-            .edges(node)
-            .filter(|edge| edge.weight().name == ReferenceName::Type);
-        case.graph[node].description.kind == ObjectKind::Instance
-            && types.any(|edge| derives(edge.target()))
-    };
     let instance = found.into_iter().find(|&(node, ..)| is_instance(node));
     instance.map(|(_, edge, name)| (edge, name))
 }

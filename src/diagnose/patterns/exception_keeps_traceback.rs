@@ -29,7 +29,7 @@ use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, CycleStep, at, short};
+use crate::diagnose::case::{CONTAINERS, Case, CycleStep, at, short};
 use crate::diagnose::remedy::Finding;
 use crate::graph::of_same_line;
 use crate::model::words::{a, all_of};
@@ -62,8 +62,15 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
             a(class),
         ),
         false => format!(
-            "The local variables {names} of `{function}`{place} are exceptions ({}), whose tracebacks keep that \
+            "The local variables {names} of `{function}`{place} {} exceptions ({}), whose tracebacks keep that \
              function's frame and all its variables.",
+            match others
+                .iter()
+                .any(|&(edge, _)| leads_to_container(case, edge))
+            {
+                true => "are or contain",
+                false => "are",
+            },
             classes_alike(case, exception.edge),
         ),
     });
@@ -110,7 +117,13 @@ pub fn classes_alike(case: &Case<'_>, cut: EdgeIndex) -> String {
     all_of(&names)
 }
 
-/// The other variables of the function with an exception whose traceback has to be cut as well.
+fn leads_to_container(case: &Case<'_>, edge: EdgeIndex) -> bool {
+    let ends = case.graph.edge_endpoints(edge);
+    ends.is_some_and(|(_, to)| CONTAINERS.contains(&case.graph[to].description.kind))
+}
+
+/// The other variables of the function with an exception whose traceback has to be cut as well, by itself or in a
+/// container.
 fn others_with<'a>(
     case: &Case<'a>,
     frame: &CycleStep<'a>,
@@ -120,6 +133,14 @@ fn others_with<'a>(
         .into_iter()
         .filter_map(|edge| Some(case.graph.edge_endpoints(edge)?.0))
         .collect();
+    let is_or_has = |node: NodeIndex, edge: EdgeIndex| {
+        of_exceptions.contains(&node)
+            || leads_to_container(case, edge)
+                && case
+                    .graph
+                    .neighbors(node)
+                    .any(|item| of_exceptions.contains(&item))
+    };
     let mut found: Vec<(EdgeIndex, &str)> = Vec::new();
     for edge in case.graph.edge_references() {
         let owner = &case.graph[edge.source()].description;
@@ -127,7 +148,7 @@ fn others_with<'a>(
             && ReferenceName::Local(name.clone()) != *frame.name
             && owner.kind == ObjectKind::Frame
             && owner.label == frame.object.description.label
-            && of_exceptions.contains(&edge.target())
+            && is_or_has(edge.target(), edge.id())
             && !found.iter().any(|(_, known)| known == name)
         {
             found.push((edge.id(), name));

@@ -37,10 +37,11 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     if !fits {
         return None;
     }
+    let label = &class.object.description.label;
     let finding = Finding::new(format!(
         "The class `{}` has {} `{name}`, whose function, {}{}, captures `{variable}`, an object \
          of that class.",
-        short(&class.object.description.label),
+        short(label.strip_prefix("class ").unwrap_or(label)),
         a(short(&descriptor.object.description.type_name)),
         spoken(function.object),
         at(function.object),

@@ -15,6 +15,7 @@ mod field;
 mod files;
 mod held;
 mod import;
+mod item;
 mod place;
 mod program;
 mod project;
@@ -111,6 +112,10 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
         edge: &cut.edge,
         from,
     };
+    if speaks_of_attribute_only(leak, &cut) {
+        place_cuts(leak, &cut, None, None);
+        return;
+    }
     // A change of the code changes all references that this code makes.
     let is_only_cut = leak.cuts.iter().all(|it| {
         let target = nodes.get(it.target as usize);
@@ -163,7 +168,11 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
             place_cuts(leak, &cut, Some(name), Some(location));
         }
         Made::Unknown if is_about_attribute(leak, &cut) => {}
-        Made::Unknown => show_variable(leak, &cut, is_only_cut, sources),
+        Made::Unknown => {
+            if !show_item(leak, &cut, sources) {
+                show_variable(leak, &cut, is_only_cut, sources);
+            }
+        }
     }
 }
 
@@ -221,6 +230,19 @@ fn speaks_of_another(leak: &Leak, attribute: &str, sources: &mut Sources) -> boo
         }
         None => leak.pattern.as_deref() == Some("tensor-attribute-leads-back") && code != attribute,
     }
+}
+
+/// True if a variable of a frame is cut, but the advice is about the attribute that keeps an exception: where the variable
+/// gets its value, there is nothing to change.
+fn speaks_of_attribute_only(leak: &Leak, cut: &Cut) -> bool {
+    let variable = cut.edge.strip_prefix("local '");
+    let variable = variable.and_then(|it| it.strip_suffix('\''));
+    leak.pattern.as_deref() == Some("exception-on-object")
+        && first_code(leak).contains('.')
+        && variable.is_some_and(|it| {
+            let text = leak.advice.text.to_lowercase();
+            !text.contains(&format!("delete `{}`", it.to_lowercase()))
+        })
 }
 
 /// True if a variable that an inner function captures is cut, but the advice is about an attribute that has the function:
@@ -390,6 +412,22 @@ fn show_taken(leak: &mut Leak, sources: &mut Sources) {
         show_around(&mut source, syntax, node);
         leak.source = Some(source);
     }
+}
+
+/// Shows where the program puts the item to be cut into a dict that a function captures; true if that is known.
+fn show_item(leak: &mut Leak, cut: &Cut, sources: &mut Sources) -> bool {
+    let Some((file, start)) = item::item(leak, cut, sources) else {
+        return false;
+    };
+    let found = sources.get(&file).and_then(|syntax| {
+        let node = item::statement(syntax, start)?;
+        let mut source = shown(syntax, node, &file)?;
+        show_around(&mut source, syntax, node);
+        Some(source)
+    });
+    let is_known = found.is_some();
+    leak.source = found.or(leak.source.take());
+    is_known
 }
 
 /// Gives a cut, and all that the same code made, another place.

@@ -96,7 +96,7 @@ fn declares(syntax: &Syntax, function: Node<'_>, variable: &str) -> bool {
 }
 
 /// True if a name stands for the variable of a function: there, or in one within that declares it `nonlocal`.
-fn is_of(syntax: &Syntax, name: Node<'_>, function: Node<'_>, variable: &str) -> bool {
+pub fn is_of(syntax: &Syntax, name: Node<'_>, function: Node<'_>, variable: &str) -> bool {
     let mut at = scope(name);
     let mut is_declared = false;
     while let Some(inner) = at.filter(|it| *it != function) {
