@@ -91,7 +91,7 @@ pub struct Diagnosis {
     /// Where the program keeps it, in the words that all reports have.
     pub owner: String,
     pub evidence: String,
-    /// The class of the module whose hook fills the owner.
+    /// The class of the module whose hook fills the owner, in words.
     pub hook: String,
     /// One of the group: `float32[64, 128] on cuda:0`.
     pub example: String,

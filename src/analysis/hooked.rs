@@ -6,7 +6,11 @@ use super::grown::{Look, Module};
 use crate::capture::may_fill;
 use crate::cpython::dict_items;
 use crate::cpython::instances::attributes;
+use crate::model::words;
 
+/// So many hooks are read at most, and so many classes are named.
+const HOOKS_READ: usize = 64;
+const CLASSES: usize = 3;
 const HOOKS: [&str; 4] = [
     "_forward_hooks",
     "_forward_pre_hooks",
@@ -16,7 +20,7 @@ const HOOKS: [&str; 4] = [
 
 impl<'py> Look<'_, 'py> {
     /// The class of the module one of whose hooks has a container at hand, or what holds that, and in its code the
-    /// name of it and something that adds to a container.
+    /// name of it and something that adds to a container; of several modules, which it may be.
     pub fn module_whose_hook_fills(&self, container: u32, owner: &str) -> Option<String> {
         let mut hooks: Vec<(&Module<'py>, u32)> = Vec::new();
         for module in self.modules() {
@@ -43,12 +47,33 @@ impl<'py> Look<'_, 'py> {
             .collect();
         wanted.insert(container);
         let names = last_names(owner);
-        let (module, _) = hooks.into_iter().find(|&(_, hook)| {
+        let may_fill = |hook: u32| {
             let callable = self.live.object(hook);
             callable.is_some_and(|it| may_fill(&self.inspector.builtins, &it, &names))
                 && self.live.has_at_hand(self.inspector, hook, &wanted)
-        })?;
-        Some(self.inspector.type_name(&module.object))
+        };
+        let mut classes: Vec<String> = Vec::new();
+        let mut rest = hooks.iter();
+        for (module, _) in rest.by_ref().take(HOOKS_READ).filter(|it| may_fill(it.1)) {
+            let class = self.inspector.type_name(&module.object);
+            if !classes.contains(&class) {
+                classes.push(class);
+            }
+        }
+        one_of(&classes, rest.len() == 0)
+    }
+}
+
+/// Which of these classes of modules it is, if these are all there may be.
+fn one_of(classes: &[String], are_all: bool) -> Option<String> {
+    let quoted = |class: &String| format!("`{class}`");
+    match (classes, are_all) {
+        ([], _) => None,
+        (_, true) if classes.len() <= CLASSES => {
+            let quoted: Vec<String> = classes.iter().map(quoted).collect();
+            Some(words::one_of(&quoted))
+        }
+        ([first, ..], _) => Some(format!("a module such as {}", quoted(first))),
     }
 }
 
@@ -72,7 +97,18 @@ fn last_names(owner: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::last_names;
+    use super::{last_names, one_of};
+
+    #[test]
+    fn of_few_classes_each_is_named() {
+        let classes = ["Conv1d", "ReLU", "Linear", "Net"].map(str::to_owned);
+        let said = |count: usize, are_all| one_of(&classes[..count], are_all).unwrap_or_default();
+        assert_eq!(said(0, true), "");
+        assert_eq!(said(1, true), "`Conv1d`");
+        assert_eq!(said(3, true), "`Conv1d`, `ReLU` or `Linear`");
+        assert_eq!(said(4, true), "a module such as `Conv1d`");
+        assert_eq!(said(1, false), "a module such as `Conv1d`");
+    }
 
     #[test]
     fn an_owner_has_the_names_of_its_path() {

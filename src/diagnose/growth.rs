@@ -35,7 +35,7 @@ impl GrowthPattern {
             true => owner.to_owned(),
             false => format!("`{owner}`"),
         };
-        let what = self.what.replace("{hook}", &format!("`{hook}`"));
+        let what = self.what.replace("{hook}", hook);
         let what = what.replacen("{owner}", &owner, 1);
         match evidence.is_empty() {
             true => what,
@@ -580,7 +580,7 @@ mod tests {
             GRADIENTS_NEVER_CLEARED.summary("Linear", "", "in 100 steps"),
             "the gradients of `Linear` accumulate from step to step and are not cleared (in 100 steps)"
         );
-        let told = ACTIVATIONS_KEPT_BY_HOOK.summary("local `kept` in `fit`", "Net", "");
+        let told = ACTIVATIONS_KEPT_BY_HOOK.summary("local `kept` in `fit`", "`Net`", "");
         assert!(told.starts_with("local `kept` in `fit`, which is filled by a hook of `Net`,"));
     }
 }

@@ -6,7 +6,7 @@ use crate::capture::{Place, ReferenceName};
 use crate::cpython::ObjectKind;
 use crate::graph::{LeakGraph, LeakNode};
 use crate::model::report::{Location, Step};
-use crate::model::retention::{Path, RootKind};
+use crate::model::retention::{Path, RootKind, UNREACHABLE};
 use crate::model::words::{grouped, name, short_location, without_counts};
 
 /// Names longer than this are shortened in their middle.
@@ -232,7 +232,7 @@ fn words(root: &NamedRoot, nodes: &[&LeakNode], edges: &[&ReferenceName]) -> Str
         NamedRoot::Library(words) => parts.push(words.clone()),
         NamedRoot::Outside => parts.push(OUTSIDE.to_owned()),
         NamedRoot::Uncounted => parts.push(UNCOUNTED.to_owned()),
-        NamedRoot::Garbage => parts.push("referenced by unreachable objects only".to_owned()),
+        NamedRoot::Garbage => parts.push(UNREACHABLE.to_owned()),
         NamedRoot::Itself => parts.push("itself".to_owned()),
     }
     // The first node is the root itself where that has a name, else an object.

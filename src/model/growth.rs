@@ -178,14 +178,17 @@ impl Growth {
 
     /// How many there are of what: "3 tensors", "3 objects", "3 threads".
     pub fn count(&self) -> String {
-        match self.pattern.as_str() {
-            "threads-grow" => counted(self.objects, "more thread", "more threads"),
-            "files-grow" => counted(self.objects, "more open file", "more open files"),
-            "grad-fn-kept" => counted(self.tensors, "autograd node", "autograd nodes"),
-            _ if self.objects > 0 => counted(self.objects, "object", "objects"),
-            _ if self.is_of_arrays() => counted(self.tensors, "array", "arrays"),
-            _ => counted(self.tensors, "tensor", "tensors"),
-        }
+        let (count, words) = match self.pattern.as_str() {
+            "threads-grow" => return counted(self.objects, "more thread", "more threads"),
+            "files-grow" => return counted(self.objects, "more open file", "more open files"),
+            "grad-fn-kept" => (self.tensors, ["autograd node", "autograd nodes"]),
+            _ if self.objects > 0 => (self.objects, ["object", "objects"]),
+            _ if self.is_of_arrays() => (self.tensors, ["array", "arrays"]),
+            _ => (self.tensors, ["tensor", "tensors"]),
+        };
+        // Those that were there before are not counted.
+        let least = if count > 1 { "at least " } else { "" };
+        format!("{least}{}", counted(count, words[0], words[1]))
     }
 
     /// The same with one of them and their bytes.

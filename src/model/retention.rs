@@ -91,6 +91,8 @@ pub struct Keeper {
     pub release: String,
 }
 
+/// The name of the root of what no root of the program leads to: garbage, or kept by C++ only.
+pub const UNREACHABLE: &str = "referenced by unreachable objects only";
 /// Before the name of a root that is an object in a cycle that no collection frees.
 pub const UNCOLLECTABLE: &str = "uncollectable: ";
 

@@ -190,8 +190,8 @@ pub fn icicle(heap: &Heap, limit: usize) -> Icicle {
     };
     let root = Block {
         label: match on_devices {
-            true => "all memory on devices".to_owned(),
-            false => "all memory on the host".to_owned(),
+            true => "all tensors and arrays on devices".to_owned(),
+            false => "all tensors and arrays on the host".to_owned(),
         },
         ..block(tree.root())
     };

@@ -7,7 +7,7 @@ use std::collections::hash_map::Entry;
 use maud::{Markup, html};
 
 use crate::model::heap::{Buffer, By, Category, Heap, Row};
-use crate::model::retention::UNCOLLECTABLE;
+use crate::model::retention::{UNCOLLECTABLE, UNREACHABLE};
 use crate::model::words::{counted, grouped, human_bytes, name, without_indices};
 use crate::render::html::live::owners::{colour, owners};
 use crate::render::html::live::{Page, as_text, facts, more, section, table};
@@ -21,6 +21,8 @@ use crate::render::text;
 const ROWS: usize = 20;
 /// How many owners beside the largest the answer names.
 const NEXT: usize = 2;
+/// A smaller part without an owner is not told first.
+const UNREACHABLE_PART: f64 = 0.02;
 /// How wide a row's bar may be.
 const BAR: f64 = 90.0;
 
@@ -45,7 +47,7 @@ pub fn heap(heap: &Heap) -> String {
     };
     Page {
         title: title(heap),
-        lead: answer(heap, &owners.icicle),
+        lead: html! { (answer(heap, &owners.icicle)) (unreachable(heap)) },
         facts,
         body: html! {
             (section("Owners", &drawing))
@@ -70,7 +72,7 @@ fn answer(heap: &Heap, icicle: &Icicle) -> Markup {
         return answer;
     }
     if let Some(path) = path
-        && let [.., above, block] = &*path
+        && let Some(block) = path.last()
         && let Some(retained) = block.retained
     {
         let all = icicle.blocks[0].bytes;
@@ -79,7 +81,7 @@ fn answer(heap: &Heap, icicle: &Icicle) -> Markup {
             // A module, which nobody deletes.
             return html! {
                 b { (human_bytes(block.bytes)) " of " (human_bytes(all)) " is in " (name(&block.label, 80)) } ". "
-                @if above.bytes > block.bytes { (beside(icicle, above, block)) }
+                (beside(icicle, &path))
             };
         }
         return html! {
@@ -87,7 +89,7 @@ fn answer(heap: &Heap, icicle: &Icicle) -> Markup {
             " (" (name(&block.label, 80)) "). "
             @if retained == 0 { "Other references lead to all of it: deleting this one alone frees none. " }
             @else { "Deleting that reference frees " (human_bytes(retained)) ". " }
-            @if above.bytes > block.bytes { (beside(icicle, above, block)) }
+            (beside(icicle, &path))
         };
     }
     let top = heap.top(By::Owner, 1);
@@ -117,6 +119,19 @@ fn answer(heap: &Heap, icicle: &Icicle) -> Markup {
     }
 }
 
+/// How much memory no owner keeps, if it is a part that counts.
+fn unreachable(heap: &Heap) -> Markup {
+    let garbage = |buffer: &&Buffer| buffer.owner.starts_with(UNREACHABLE);
+    let garbage = heap.buffers.iter().filter(garbage);
+    let bytes = garbage.fold(0, |all: u64, buffer| all.saturating_add(buffer.bytes));
+    let all = heap.device_bytes().saturating_add(heap.host_bytes());
+    html! {
+        @if bytes > 0 && bytes as f64 >= UNREACHABLE_PART * all as f64 {
+            " " b { (human_bytes(bytes)) " is held by unreachable objects only" } ": garbage, or kept alive only by C++."
+        }
+    }
+}
+
 /// Of memory in cycles that no collection frees, by an object of them.
 fn in_cycles(object: &str, bytes: u64, all: u64) -> Markup {
     html! {
@@ -125,19 +140,26 @@ fn in_cycles(object: &str, bytes: u64, all: u64) -> Markup {
     }
 }
 
-/// What else the object above holds, the largest first.
-fn beside(icicle: &Icicle, above: &Block, block: &Block) -> Markup {
-    let at = icicle.blocks.iter().position(|it| it == above);
-    let siblings = icicle.blocks.iter().filter(|it| {
-        it.parent.map(|parent| parent as usize) == at && *it != block && !it.edge.is_empty()
-    });
-    let parts: Vec<_> = siblings.take(NEXT).collect();
+/// What else is held where the path to the largest divides, the largest first.
+fn beside(icicle: &Icicle, path: &[&Block]) -> Markup {
+    let mut pairs = path.windows(2).rev();
+    let divided = pairs.find(|pair| pair[0].bytes > pair[1].bytes);
+    let mut parts: Vec<&Block> = Vec::new();
+    if let Some(&[above, block]) = divided {
+        let at = icicle.blocks.iter().position(|it| it == above);
+        let siblings = icicle.blocks.iter().filter(|it| {
+            it.parent.map(|parent| parent as usize) == at && *it != block && !it.edge.is_empty()
+        });
+        parts.extend(siblings);
+        parts.sort_by_key(|part| Reverse(part.bytes));
+        parts.truncate(NEXT);
+    }
     html! {
         @if !parts.is_empty() {
             "Beside it: "
             @for (index, part) in parts.iter().enumerate() {
                 @if index > 0 { ", " }
-                code { (name(&part.edge, 60)) } " " (human_bytes(part.bytes))
+                code { (name(part.edge.trim_start_matches('.'), 60)) } " " (human_bytes(part.bytes))
             }
             "."
         }
