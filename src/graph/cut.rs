@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use petgraph::algo::kosaraju_scc;
 use petgraph::graph::{EdgeIndex, NodeIndex};
+use petgraph::visit::EdgeRef;
 use rustc_hash::FxHashMap;
 
 use super::buffer_paths::paths_to_buffers;
@@ -318,10 +319,7 @@ fn candidates(
     cycle: &Cycle,
     code: &dyn Code,
 ) -> (Vec<Candidate>, Vec<EdgeIndex>) {
-    let is_of = |kind: ObjectKind, edge: EdgeIndex| {
-        let ends = graph.edge_endpoints(edge);
-        ends.is_some_and(|(owner, _)| graph[owner].description.kind == kind)
-    };
+    let is_of = |kind, edge| is_of(graph, kind, edge);
     let mut candidates: Vec<Candidate> = cycle
         .edges
         .iter()
@@ -329,22 +327,7 @@ fn candidates(
         .map(|(step, &edge)| (preference(graph, edge), Reverse(step), edge))
         .collect();
     if candidates.iter().all(|&(rank, ..)| rank >= PLUMBING) {
-        for path in paths_to_buffers(graph, cycle) {
-            let mut is_beyond = false;
-            candidates.extend(path.edges.iter().map(|&edge| {
-                let rank = preference(graph, edge);
-                let beyond = match is_beyond && is_of(ObjectKind::Instance, edge) {
-                    true => BEYOND,
-                    false => 0,
-                };
-                is_beyond |= rank < PLUMBING;
-                (
-                    rank.saturating_add(OUTSIDE_CYCLE + beyond),
-                    Reverse(0),
-                    edge,
-                )
-            }));
-        }
+        candidates.extend(candidates_on_paths(graph, cycle));
     } else {
         candidates.retain(|&(rank, ..)| rank < PLUMBING);
     }
@@ -402,6 +385,43 @@ fn candidates(
     let ways_back = ways.iter().filter(|&(_, way)| *way == Way::Back);
     let ways_back = ways_back.map(|(&edge, _)| edge).collect();
     (candidates, ways_back)
+}
+
+/// The references on the paths from a cycle that is all plumbing to buffers. What an object has to which another
+/// reference on the path leads is cut only if that cannot be: but a class needs its instances no less than what they have.
+fn candidates_on_paths(graph: &LeakGraph, cycle: &Cycle) -> Vec<Candidate> {
+    let is_instance_of_cycle = |edge: EdgeIndex| {
+        let owner = graph.edge_endpoints(edge).map(|(from, _)| from);
+        owner.is_some_and(|owner| {
+            graph.edges(owner).any(|class| {
+                class.weight().name == ReferenceName::Type && cycle.nodes.contains(&class.target())
+            })
+        })
+    };
+    let mut candidates = Vec::new();
+    for path in paths_to_buffers(graph, cycle) {
+        let mut is_beyond = false;
+        candidates.extend(path.edges.iter().map(|&edge| {
+            let rank = preference(graph, edge);
+            let is_anothers = is_beyond
+                && is_of(graph, ObjectKind::Instance, edge)
+                && !is_instance_of_cycle(edge);
+            let beyond = if is_anothers { BEYOND } else { 0 };
+            is_beyond |= rank < PLUMBING;
+            (
+                rank.saturating_add(OUTSIDE_CYCLE + beyond),
+                Reverse(0),
+                edge,
+            )
+        }));
+    }
+    candidates
+}
+
+/// True for a reference that an object of this kind has.
+fn is_of(graph: &LeakGraph, kind: ObjectKind, edge: EdgeIndex) -> bool {
+    let ends = graph.edge_endpoints(edge);
+    ends.is_some_and(|(owner, _)| graph[owner].description.kind == kind)
 }
 
 /// Where the attributes of the program's objects lead by the code. It is asked where several could be cut.

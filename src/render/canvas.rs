@@ -297,12 +297,17 @@ impl<'a> Canvas<'a> {
 
     /// What the lines mean, and remarks, below the drawing: beside each other or, if it is narrow, one a line.
     pub fn legend(&mut self, entries: &[(Option<EdgeRole>, String)], narrow: bool) {
-        let Some(((left, _), (_, bottom))) = self.bounds else {
+        let Some(((left, _), (right, bottom))) = self.bounds else {
             self.cover((0.0, 0.0), 120.0, 20.0);
             return self.text("note", (0.0, 4.0), "nothing to draw");
         };
         let (mut x, mut y) = (left, bottom + 34.0);
         for (role, text) in entries {
+            let width = columns(text) * LABEL_CHAR;
+            // What is said besides does not make the drawing wider.
+            if role.is_none() && x > left && x + width > right {
+                (x, y) = (left, y + LINE_HEIGHT);
+            }
             if let Some(role) = *role {
                 let (class, start, end) = (role_class(role), (x, y - 4.0), (x + 22.0, y - 4.0));
                 _ = write!(
@@ -316,7 +321,6 @@ impl<'a> Canvas<'a> {
                 );
                 x += 40.0;
             }
-            let width = columns(text) * LABEL_CHAR;
             self.text("legend", (x, y), text);
             self.elements.push('\n');
             self.cover((x + width / 2.0, y), width / 2.0, 6.0);

