@@ -168,8 +168,8 @@ impl Statement {
     /// True if a constant, an empty container or a global is all that is computed.
     pub fn is_constant(&self) -> bool {
         let is_nothing = |part: &Instruction| {
-            use Instruction::{BuildEmpty, Constant, Global, Other};
-            matches!(part, BuildEmpty | Constant(_) | Global(_) | Other)
+            use Instruction::{BuildEmpty, Constant, Global, Other, Untrue};
+            matches!(part, BuildEmpty | Constant(_) | Global(_) | Other | Untrue)
         };
         self.value.iter().all(is_nothing)
     }
