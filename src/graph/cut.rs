@@ -405,6 +405,7 @@ fn candidates_on_paths(graph: &LeakGraph, cycle: &Cycle) -> Vec<Candidate> {
             let rank = preference(graph, edge);
             let is_anothers = is_beyond
                 && is_of(graph, ObjectKind::Instance, edge)
+                && !keeps_container(graph, edge)
                 && !is_instance_of_cycle(edge);
             let beyond = if is_anothers { BEYOND } else { 0 };
             is_beyond |= rank < PLUMBING;

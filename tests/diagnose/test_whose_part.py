@@ -51,6 +51,31 @@ def test_what_a_class_keeps_is_none_of_the_object_that_it_keeps() -> None:
     assert "weight" not in leak.advice
 
 
+class Stored:
+    """A descriptor that keeps the values of all instances."""
+
+    def __init__(self) -> None:
+        self.values: dict[int, Any] = {}
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        return self.values[id(instance)][1]
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        self.values[id(instance)] = (instance, value)
+
+
+def test_the_container_of_what_a_class_keeps_is_cut_before_that() -> None:
+    def make() -> None:
+        class Layer:
+            weight = Stored()
+
+        Layer().weight = numpy.zeros(1000)
+
+    (leak,) = leaks_of(make)
+    assert leak.cuts[0].edge == ".values"
+    assert "Keep no instance of the class in `Stored.values`" in leak.advice
+
+
 def test_that_reference_frees_it() -> None:
     class Adapter:
         inner: Any = Model()
