@@ -8,7 +8,7 @@ use crate::cpython::dict_items;
 use crate::cpython::instances::attributes;
 use crate::model::words;
 
-/// So many hooks are read at most, and so many classes are named.
+/// So many hooks are read, or more until one is found; and so many classes are named.
 const HOOKS_READ: usize = 64;
 const CLASSES: usize = 3;
 const HOOKS: [&str; 4] = [
@@ -53,14 +53,18 @@ impl<'py> Look<'_, 'py> {
                 && self.live.has_at_hand(self.inspector, hook, &wanted)
         };
         let mut classes: Vec<String> = Vec::new();
-        let mut rest = hooks.iter();
-        for (module, _) in rest.by_ref().take(HOOKS_READ).filter(|it| may_fill(it.1)) {
-            let class = self.inspector.type_name(&module.object);
-            if !classes.contains(&class) {
-                classes.push(class);
+        for (read, &(module, hook)) in hooks.iter().enumerate() {
+            if read >= HOOKS_READ && !classes.is_empty() {
+                return one_of(&classes, false);
+            }
+            if may_fill(hook) {
+                let class = self.inspector.type_name(&module.object);
+                if !classes.contains(&class) {
+                    classes.push(class);
+                }
             }
         }
-        one_of(&classes, rest.len() == 0)
+        one_of(&classes, true)
     }
 }
 

@@ -396,6 +396,7 @@ impl<'py> Live<'py> {
         }
     }
 
+    /// Adds a reference in C++, which the object does not show.
     fn add_in_c(&mut self, from: u32, to: u32, name: ReferenceName, edges: &mut Edges) {
         self.account_for_cpp(to);
         edges.add(from, to, name);

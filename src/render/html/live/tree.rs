@@ -24,6 +24,8 @@ pub struct Node {
     pub before: u64,
     pub now: u64,
     pub buffers: i64,
+    /// True if some of its memory has changed, be it only in the number of buffers.
+    pub is_changed: bool,
     pub children: Vec<usize>,
 }
 
@@ -53,7 +55,7 @@ impl Tree {
     /// What has changed below an owner.
     pub fn changed(&self, at: usize) -> impl Iterator<Item = usize> {
         let children = self.nodes[at].children.iter().copied();
-        children.filter(|&child| self.nodes[child].moved > 0)
+        children.filter(|&child| self.nodes[child].is_changed)
     }
 
     /// The way from the root to the owner with the largest part of the change, where that divides. An item of a
@@ -91,6 +93,7 @@ impl Node {
             .saturating_add_signed(row.bytes.saturating_neg());
         self.before = self.before.saturating_add(before);
         self.buffers = self.buffers.saturating_add(row.buffers);
+        self.is_changed |= row.bytes != 0 || row.buffers != 0;
     }
 }
 
@@ -124,5 +127,10 @@ mod tests {
         let root = &tree.nodes[0];
         assert_eq!((root.change, root.moved, root.before), (71, 111, 20));
         assert!(Tree::of([]).largest_part().is_empty());
+        let replaced = Change {
+            buffers: 1,
+            ..change("a", 0)
+        };
+        assert_eq!(Tree::of([&replaced, &change("b", 0)]).largest_part(), [1]);
     }
 }
