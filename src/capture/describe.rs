@@ -9,7 +9,7 @@ use super::places::{
     callable_place, code_place, frame_facts, function_code, function_place, qualname,
 };
 use super::variables::suspended;
-use super::{Description, Place};
+use super::{Description, Place, is_library_file};
 use crate::cpython::attributes::first_of_kind;
 use crate::cpython::frames::variable_names;
 use crate::cpython::instances::attribute;
@@ -39,6 +39,8 @@ pub fn describe(
         ObjectKind::Class => classes.facts(builtins, object).in_file.clone(),
         _ => class.in_file.clone(),
     };
+    let of_program = kind == ObjectKind::Instance
+        && (class.file.as_deref()).is_some_and(|file| !is_library_file(file));
     details.push((
         "address".to_owned(),
         format!("{:#x}", object.as_ptr() as usize),
@@ -49,6 +51,7 @@ pub fn describe(
         label,
         place,
         unplaced_class,
+        of_program,
         weak_references: class.weak_references,
         frozen: kind == ObjectKind::Instance && class.frozen,
         own_setattr: kind == ObjectKind::Instance && class.own_setattr,

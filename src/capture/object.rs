@@ -145,6 +145,9 @@ pub struct Description {
     /// Of an instance or a class that has no place: the class, after the last part of its module's
     /// name, or for `__main__` the script's, so that it is equal in a file that is run and imported.
     pub unplaced_class: Option<String>,
+    /// True for an instance whose class is in a file of the program's, also where it has no place: a data class has no
+    /// function that is written in that file.
+    pub of_program: bool,
     pub weak_references: WeakReferences,
     /// True for an instance of a frozen data class, whose attributes cannot be assigned.
     pub frozen: bool,
@@ -173,6 +176,7 @@ impl Description {
             label,
             place: None,
             unplaced_class: None,
+            of_program: false,
             weak_references: WeakReferences::Never,
             frozen: false,
             own_setattr: false,

@@ -79,7 +79,8 @@ impl Keeper<'_> {
     }
 
     fn is_of_program(&self) -> bool {
-        self.object.description.place.is_some() && !self.object.is_library()
+        let object = &self.object.description;
+        object.of_program || object.place.is_some() && !self.object.is_library()
     }
 
     /// True if `node` is the instance itself, not only one like it.

@@ -58,7 +58,7 @@ fn content(graph: &LeakGraph, bases: u64) -> u64 {
         description.type_name.hash(&mut hasher);
         description.label.hash(&mut hasher);
         description.place.hash(&mut hasher);
-        description.unplaced_class.hash(&mut hasher);
+        (&description.unplaced_class, description.of_program).hash(&mut hasher);
         (description.weak_references, description.frozen).hash(&mut hasher);
         (description.standing, description.wraps).hash(&mut hasher);
         description.free_variables.hash(&mut hasher);

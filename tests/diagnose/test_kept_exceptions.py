@@ -7,6 +7,7 @@ import contextlib
 import gc
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -400,3 +401,23 @@ def test_forward_is_replaced_only_where_the_class_has_one(cls: type[Chosen]) -> 
     (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     assert leak.pattern == "bound-method-on-owner"
     assert "delete it" not in leak.advice
+
+
+@dataclass
+class Result:
+    error: Any = None
+
+
+def test_a_data_class_is_code_of_the_program() -> None:
+    def attempt(keep: Keep) -> Result:
+        batch, result = numpy.zeros(5000), Result()
+        try:
+            fail(batch)
+        except ValueError as error:
+            result.error = keep(error)
+        return result
+
+    attempt(lambda error: error)
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert "Store the exception without its traceback" in leak.advice
+    assert not is_kept(lambda: attempt(without_traceback))

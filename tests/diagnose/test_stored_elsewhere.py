@@ -82,6 +82,47 @@ class Run:
 def go():
     Run().go()
 """,
+    "what a call of the standard library's namespace gives": """
+from types import SimpleNamespace
+
+class Run:
+    def go(self):
+        self.data = numpy.zeros(5000)
+        self.phase = SimpleNamespace(number=1, run=self)  # here
+        self.other = SimpleNamespace(run=None)
+
+def go():
+    Run().go()
+""",
+    "what a namespace of the program has": """
+class Namespace:
+    def __init__(self, run):
+        self.run = run  # here
+
+class Run:
+    def go(self):
+        self.data = numpy.zeros(5000)
+        self.phase = Namespace(run=self)
+
+def go():
+    Run().go()
+""",
+    "an attribute that a namespace has too": """
+from types import SimpleNamespace
+
+class Part:
+    pass
+
+class Run:
+    def go(self):
+        self.data = numpy.zeros(5000)
+        self.phase = Part()
+        self.phase.run = self  # here
+        self.other = SimpleNamespace(run=self.data)
+
+def go():
+    Run().go()
+""",
     "a field that a call gives": """
 @dataclass(eq=False)
 class Phase:

@@ -10,6 +10,9 @@ const PATTERNS: [&str; 3] = ["pattern_list", "tuple_pattern", "list_pattern"];
 /// Values that have one part for each of such targets.
 const TUPLES: [&str; 3] = ["expression_list", "tuple", "list"];
 
+/// Classes whose objects have the keywords of the call as attributes; the first is written in C.
+pub const NAMESPACES: [&str; 2] = ["SimpleNamespace", "Namespace"];
+
 /// Something that is stored in an attribute.
 #[derive(Clone, Copy)]
 pub struct Store<'s> {
@@ -35,7 +38,9 @@ pub fn stores<'s>(syntax: &'s Syntax, attribute: &str) -> Vec<Store<'s>> {
                 is_named: true,
             })
         }
-        "call" => set_by_name(syntax, node, attribute).or_else(|| updated(syntax, node, attribute)),
+        "call" => set_by_name(syntax, node, attribute)
+            .or_else(|| updated(syntax, node, attribute))
+            .or_else(|| in_namespace(syntax, node, attribute)),
         "subscript" => item_of_dict(syntax, node, attribute),
         "attribute" if is_called(syntax, node, "__dict__") => {
             whole_dict(node).filter(|_| may_add(syntax, node, attribute))
@@ -234,6 +239,29 @@ fn updated<'s>(syntax: &Syntax, call: Node<'s>, attribute: &str) -> Option<Store
         value,
         is_named: arguments.iter().any(|it| has_name(syntax, *it, attribute)),
     })
+}
+
+/// The call `SimpleNamespace(name=value)`.
+fn in_namespace<'s>(syntax: &Syntax, call: Node<'s>, attribute: &str) -> Option<Store<'s>> {
+    namespace(syntax, call)?;
+    let arguments = children(call.child_by_field_name("arguments")?);
+    let mut keywords = arguments
+        .into_iter()
+        .filter(|it| it.kind() == "keyword_argument");
+    let value = keywords.find_map(|it| given(syntax, it, attribute))??;
+    Some(Store {
+        node: call,
+        receiver: call.child_by_field_name("function"),
+        value: Some(value),
+        is_named: true,
+    })
+}
+
+/// The standard library's class that a call makes an object of whose attributes are the call's keywords.
+pub fn namespace<'s>(syntax: &'s Syntax, call: Node<'_>) -> Option<&'s str> {
+    let class = call.child_by_field_name("function")?;
+    let class = syntax.of(class).rsplit('.').next()?;
+    NAMESPACES.contains(&class).then_some(class)
 }
 
 /// True for an argument in which the name is written: as a keyword, a key or by itself.

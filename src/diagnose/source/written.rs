@@ -6,7 +6,7 @@ use super::descriptor::is_of_other_classes;
 use super::family::{decorators, defined, is_one_of};
 use super::reference::named_function;
 use super::sources::Source;
-use super::stores::{Store, bound_by, is_called, stores};
+use super::stores::{NAMESPACES, Store, bound_by, is_called, namespace, stores};
 use super::syntax::{Syntax, all, around, children, functions_around, is_named, scope};
 use crate::capture::{ClassSource, is_library_file};
 use crate::diagnose::case::short;
@@ -169,6 +169,17 @@ impl Stored<'_> {
             class: None,
             is_owners,
         };
+        if let Some(made) = namespace(syntax, store.node) {
+            let is_it = match self.owner.first() {
+                // A class that is written in C has no source.
+                None => made == NAMESPACES[0],
+                Some(class) => {
+                    let file = class.file.as_deref();
+                    made == short(&class.name) && file.is_none_or(is_library_file)
+                }
+            };
+            return is_it.then_some(other(true));
+        }
         let Some(receiver) = store.receiver else {
             // `super().__setattr__(name, value)`
             return own(around(store.node, &["class_definition"])?);
