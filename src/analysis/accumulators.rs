@@ -27,6 +27,9 @@ const FEW: usize = 3;
 const ALIKE: usize = 4;
 const AGES_OF_EACH: usize = 2;
 const SPAN: f64 = 0.5;
+/// So many objects, and so far up, are looked at for a container that holds one on another way than the shortest.
+const ABOVE: usize = 64;
+const LEVELS_ABOVE: usize = 4;
 /// A dictionary with no more items may be one of facts.
 const FACTS: usize = 8;
 
@@ -40,6 +43,8 @@ pub(super) struct Accumulator {
     pub alike: Option<Alike>,
     /// True for the head of a tree whose objects have the members.
     pub is_tree: bool,
+    /// Of the head of a chain, the way from it to the link behind it.
+    pub to_next: Option<Vec<u32>>,
 }
 
 /// Several objects in one container that are alike: the list `history` of each session in a list of sessions.
@@ -89,6 +94,7 @@ impl Open<'_> {
             members,
             alike: None,
             is_tree: false,
+            to_next: None,
         }
     }
 
@@ -199,6 +205,10 @@ impl Live<'_> {
                     });
                 }
             }
+            let known_containers = known.iter().copied();
+            let known_containers: FxHashSet<u32> = known_containers
+                .filter(|&it| self.has_items(inspector, paths, it))
+                .collect();
             for (node, _) in order {
                 // Those equally far away: an object of a chain leads to one more at each level.
                 let has_most_ages = open.are_of_most_ages(&open.of(&above[&node]));
@@ -206,6 +216,21 @@ impl Live<'_> {
                 let mut before = accumulators.iter_mut();
                 if let Some(accumulator) = before.find(|it: &&mut Accumulator| it.node == node) {
                     accumulator.members.extend(open.close(node, kept).members);
+                } else if has_most_ages
+                    && !known.contains(&node)
+                    && let Some(at) = self.one_of_alike(inspector, frameworks, &accumulators, node)
+                {
+                    // A variable refers to it as well.
+                    let more = open.close(node, kept).members;
+                    accumulators[at].members.extend(more);
+                    if let Some(alike) = &mut accumulators[at].alike {
+                        alike.nodes.push(node);
+                    }
+                } else if has_most_ages
+                    && !known.contains(&node)
+                    && self.container_above(node, &known_containers).is_some()
+                {
+                    // What was told to have more and more of these has what this one holds too.
                 } else if has_most_ages && !told_by_container.contains(&node)
                     || known.contains(&node) && !kept.is_empty()
                 {
@@ -372,6 +397,51 @@ impl Live<'_> {
         }
     }
 
+    /// Of some containers the nearest that holds an object, on whatever way, and the object by which it does.
+    fn container_above(&self, node: u32, containers: &FxHashSet<u32>) -> Option<(u32, u32)> {
+        if containers.is_empty() {
+            return None;
+        }
+        let above = |node: u32| {
+            let sources = self.graph().sources(node).into_iter().take(ABOVE);
+            sources.filter(|&it| !self.is_frame(it) && !self.is_own(it))
+        };
+        let mut level: Vec<(u32, u32)> = above(node).map(|it| (it, it)).collect();
+        for _ in 0..LEVELS_ABOVE {
+            if let Some(found) = level.iter().find(|it| containers.contains(&it.0)) {
+                return Some(*found);
+            }
+            let next = level.iter().flat_map(|&(node, first)| above(node).map(move |it| (it, first)));
+            level = next.take(ABOVE).collect();
+        }
+        None
+    }
+
+    /// The number of the accumulator that stands for objects of which this is one more: of their type, in their container,
+    /// by their name.
+    fn one_of_alike(
+        &self,
+        inspector: &Inspector,
+        frameworks: &Frameworks,
+        accumulators: &[Accumulator],
+        node: u32,
+    ) -> Option<usize> {
+        let ty = |node: u32| self.object(node).map(|it| it.get_type().as_ptr() as usize);
+        let parts = accumulators.iter().enumerate();
+        let mut parts = parts.filter_map(|(at, it)| Some((at, it.alike.as_ref()?)));
+        parts.find_map(|(at, alike)| {
+            let like = *alike.nodes.first()?;
+            let container = FxHashSet::from_iter([alike.container]);
+            let (_, holder) = self.container_above(node, &container)?;
+            let (_, other) = self.container_above(like, &container)?;
+            let name = |holder, node| match holder == alike.container {
+                true => Vec::new(),
+                false => reference_names(inspector, frameworks, self, holder, &[node]),
+            };
+            (ty(node) == ty(like) && name(holder, node) == name(other, like)).then_some(at)
+        })
+    }
+
     /// The last object on the way to all of the open members that one variable leads to, such as the head of a chain.
     fn common_origin(
         &self,
@@ -401,15 +471,17 @@ impl Live<'_> {
         }
         let node = paths.last_in_common(lengths, nodes())?;
         let node = self.can_hold(inspector, node).then_some(node)?;
-        let node = self
-            .head_of_chain(inspector, &paths.path_to(node))
-            .unwrap_or(node);
-        Some(open.close(node, left))
+        let chain = self.chain(inspector, paths.path_to(node));
+        let head = chain.as_ref().and_then(|way| way.first().copied());
+        Some(Accumulator {
+            to_next: chain,
+            ..open.close(head.unwrap_or(node), left)
+        })
     }
 
-    /// The first link of the chain that a way leads along, if it does: instances or exceptions of one class, tuples,
+    /// The part from the first link of a chain to the second of a way that leads along it, if it does: instances or exceptions of one class, tuples,
     /// functions of one code. The newest links have no age yet, so that the last that all have in common lies behind them.
-    fn head_of_chain(&self, inspector: &Inspector, way: &[u32]) -> Option<u32> {
+    fn chain(&self, inspector: &Inspector, mut way: Vec<u32>) -> Option<Vec<u32>> {
         let kind_of_link = |node: &u32| {
             let object = self.object(*node)?;
             match inspector.kind(&object) {
@@ -423,19 +495,23 @@ impl Live<'_> {
                 _ => None,
             }
         };
-        // By kind: how many links there are, and the first.
-        let mut kinds: Vec<(usize, u32, u32)> = Vec::new();
-        for &node in way {
-            let Some(kind) = kind_of_link(&node) else {
+        // By kind: the positions of its links.
+        let mut kinds: Vec<(usize, Vec<usize>)> = Vec::new();
+        for (at, node) in way.iter().enumerate() {
+            let Some(kind) = kind_of_link(node) else {
                 continue;
             };
             match kinds.iter_mut().find(|it| it.0 == kind) {
-                Some((_, count, _)) => *count += 1,
-                None => kinds.push((kind, 1, node)),
+                Some((_, positions)) => positions.push(at),
+                None => kinds.push((kind, vec![at])),
             }
         }
-        let most = kinds.into_iter().rev().max_by_key(|it| it.1);
-        most.filter(|it| it.1 > 1).map(|it| it.2)
+        let most = kinds.into_iter().rev().max_by_key(|it| it.1.len());
+        let &[first, second, ..] = &*most?.1 else {
+            return None;
+        };
+        way.truncate(second + 1);
+        Some(way.split_off(first))
     }
 
     /// The first object on the way to another that can hold something. `known` are those found already.

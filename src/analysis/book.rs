@@ -12,7 +12,7 @@ use super::sample::{KeptOnModule, Sample};
 use super::told::{Counter, Due, DueObjects, Finding, Followed, Key, Origin, Told};
 use crate::diagnose::census::Census;
 use crate::diagnose::cohorts::{Cohorts, Group, WARM_UP, WINDOW, has_grown};
-use crate::diagnose::growth::{FILES_GROW, THREADS_GROW};
+use crate::diagnose::growth::{FILES_GROW, PROCESS, THREADS_GROW};
 use crate::diagnose::lengths::{Lasting, Lengths, Line, changing, family};
 use crate::model::growth::{Counters, Sample as Size};
 
@@ -237,7 +237,7 @@ impl Book {
             let first = values.get(WARM_UP).copied().unwrap_or_default();
             let last = values.last().copied().unwrap_or_default();
             let objects = last.saturating_sub(first);
-            let owner = "the process".to_owned();
+            let owner = PROCESS.to_owned();
             (has_grown(&values) && objects >= MORE).then(|| Finding {
                 diagnosis: Diagnosis {
                     pattern,

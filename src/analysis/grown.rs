@@ -24,6 +24,7 @@ use crate::capture::{AllocationTraces, ReferenceName};
 use crate::cpython::instances::{attribute, instance_dict};
 use crate::cpython::{Builtins, ObjectKind, dict_items, find_item};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
+use crate::diagnose::NamedRoot;
 use crate::diagnose::cohorts::Member;
 use crate::diagnose::growth::{self, GrowthPattern};
 use crate::graph::ShortestPaths;
@@ -295,6 +296,15 @@ impl<'a, 'py> Look<'a, 'py> {
                     (about.owner, evidence) = self.in_words(alike, &evidence);
                 } else if accumulator.is_tree {
                     evidence = self.in_tree(holder, &evidence);
+                } else if let Some(link) = accumulator
+                    .to_next
+                    .as_ref()
+                    .and_then(|it| self.link(it))
+                {
+                    evidence = with_more(format!("a chain, linked by {link}"), &evidence);
+                    if about.pattern.name == growth::CONTAINER_GROWS.name {
+                        about.pattern = growth::variants::CHAIN_GROWS;
+                    }
                 } else if all.len() < SEARCHED {
                     evidence = self.with_other_holder(&evidence, holder, &nodes);
                 }
@@ -334,6 +344,20 @@ impl<'a, 'py> Look<'a, 'py> {
         let path = naming.path_by(way, &naming.root(way), at.map(|at| (at, &each)));
         let number = format!("in {} such containers", alike.nodes.len());
         (path.owner(), with_more(number, evidence))
+    }
+
+    /// The reference by which a link of a chain has the next, in words: `` `.prev` of `Step` ``.
+    fn link(&self, to_next: &[u32]) -> Option<String> {
+        let ways = [to_next.to_vec()];
+        let naming = Naming::new(self.inspector, self.frameworks, self.live, &ways);
+        let path = naming.path(to_next, &NamedRoot::Garbage).path;
+        let link: String = path.steps.iter().map(|step| step.edge.as_str()).collect();
+        let head = path.steps.first().filter(|_| !link.is_empty())?;
+        let link = match link.contains(' ') {
+            true => link,
+            false => format!("`{link}`"),
+        };
+        Some(format!("{link} of {}", head.label))
     }
 
     /// Evidence, and of which objects the tree is that keeps the members.

@@ -10,6 +10,7 @@ use super::live::Live;
 use super::naming::{Naming, reference_names};
 use super::registries::{AT_EXIT, FINALIZER, HANDLED, MODES, SAVED_TENSOR_HOOKS, SIGNALS};
 use crate::analysis::live::Root;
+use crate::analysis::roots::TIMER;
 use crate::capture::{ReferenceName, class_name};
 use crate::cpython::{ObjectKind, items};
 use crate::graph::ShortestPaths;
@@ -20,6 +21,7 @@ const TRIED: usize = 16;
 const FOLLOWED: usize = 4096;
 
 const HANDLE: &str = "call `remove()` on the handle that registering the hook returned";
+const CANCEL: &str = "call `cancel()` on what `call_later()` or `call_at()` returned";
 const RESET: &str = "call `torch._dynamo.reset()`";
 
 /// Classes whose objects keep what they were made of for as long as they live.
@@ -45,6 +47,7 @@ const MANAGERS: [&str; 3] = [
     "torch.overrides.TorchFunctionMode",
     "torch.utils._python_dispatch.TorchDispatchMode",
 ];
+const TASKS: [&str; 2] = ["_asyncio.Task", "asyncio.tasks.Task"];
 const LEAVE: &str = "leave its `with` block";
 const LEAVE_HANDLER: &str = "leave the block that handles it";
 
@@ -202,6 +205,9 @@ impl Search<'_, '_> {
                 (MODES | SAVED_TENSOR_HOOKS, _) => release(LEAVE),
                 (AT_EXIT, _) => release("call `atexit.unregister()` with the function"),
                 (handled, _) if handled.ends_with(HANDLED) => release(LEAVE_HANDLER),
+                (timer, _) if timer.starts_with(TIMER) => {
+                    release("call `cancel()` on the timer")
+                }
                 (finalizer, _) if finalizer.starts_with(FINALIZER) => {
                     release("call `detach()` on what `weakref.finalize()` returned")
                 }
@@ -210,6 +216,11 @@ impl Search<'_, '_> {
         }
         if at == 0 && self.is_block(keeper, naming) {
             return release(LEAVE);
+        }
+        // The program does not have that of `asyncio.sleep()`.
+        let is_of_task = || nodes[at..].iter().any(|&node| self.is_of(node, &TASKS));
+        if self.is_of(nodes[at], &["asyncio.events.TimerHandle"]) && !is_of_task() {
+            return release(CANCEL);
         }
         if self.is_of(
             nodes[at],

@@ -6,7 +6,7 @@ use super::grown::{Diagnosis, GroupKind, Kept, Name};
 use super::objects::Grouped;
 use crate::diagnose::cohorts::WINDOW;
 use crate::model::growth::{Counters, Growth, are_told_together};
-use crate::model::heap::without_line;
+use crate::model::heap::same_owner;
 
 /// What tensors are counted together by: what they are, device and dtype.
 pub(super) type Key = (GroupKind, String, String);
@@ -33,7 +33,7 @@ impl Told {
     /// True if a finding is what was told. What keeps models keeps their parameters and the state of their optimizers.
     pub fn is_of(&self, found: &Diagnosis) -> bool {
         are_told_together(&self.growth.pattern, found.pattern.name)
-            && without_line(&self.growth.owner) == without_line(&found.owner)
+            && same_owner(&self.growth.owner, &found.owner)
     }
 
     /// The address of what keeps members of a group, if that was told.

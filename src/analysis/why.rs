@@ -35,9 +35,6 @@ const KEEPERS: usize = 1024;
 const FROZEN: &str = "A cycle that leads to the object was excluded from collections by gc.freeze(). Once nothing in \
     use leads there, gc.unfreeze() and gc.collect() free the object.";
 
-const MEMORY_MAY_STAY: &str =
-    "The memory may stay when that is removed: C or C++ refers to an object that has it too.";
-
 const SUPPOSED: &str = "Python cannot see which autograd function has which hooks. The object leads to \
     all functions that there are, so these hooks are taken for one of theirs.";
 
@@ -108,7 +105,7 @@ impl Inspector {
         retention.notes = notes(&live, &targets);
         retention.notes.extend(self.guess(&live, &keepers));
         let leaks = search.tracer_leaks(listed, &naming).into_iter();
-        let stays = other_way.map(|way| memory_stays(&way, &naming));
+        let stays = other_way.map(|way| memory_stays(&way, &naming, listed.len()));
         retention.notes.extend(leaks.chain(stays));
         retention.by_collection = retention.is_enough && keepers.in_cycle;
         let releases = match retention.is_enough {
@@ -272,13 +269,18 @@ fn account_for_call(
     }
 }
 
-/// What is said where the memory has another owner.
-fn memory_stays(way: &[u32], naming: &Naming<'_, '_>) -> String {
+/// What is said where the memory has another owner than the references that are listed, of which there are so many.
+fn memory_stays(way: &[u32], naming: &Naming<'_, '_>, listed: usize) -> String {
+    let removed = if listed == 1 { "that is" } else { "these are" };
     let is_known = naming.root(way).is_in_python();
-    let owner = naming.owner(way).filter(|_| is_known);
-    owner.map_or(MEMORY_MAY_STAY.to_owned(), |owner| {
-        format!("The memory stays when that is removed: {owner} holds it too.")
-    })
+    match naming.owner(way).filter(|_| is_known) {
+        Some(owner) => {
+            format!("The memory stays when {removed} removed: {owner} holds it too.")
+        }
+        None => format!(
+            "The memory may stay when {removed} removed: C or C++ refers to an object that has it too."
+        ),
+    }
 }
 
 /// The references that keep the targets, in words and in the order to show them in.

@@ -3,6 +3,11 @@
 
 pub mod variants;
 
+use crate::model::growth::CACHED;
+
+/// The owner of what is counted of the whole process.
+pub const PROCESS: &str = "the process";
+
 /// One way in which a program keeps memory that it no longer needs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GrowthPattern {
@@ -30,8 +35,9 @@ impl GrowthPattern {
 
     /// What happens, in one line.
     pub fn summary(&self, owner: &str, hook: &str, evidence: &str) -> String {
+        let owner = owner.strip_suffix(CACHED).unwrap_or(owner);
         // The names of variables are marked as such already, those of classes are not.
-        let owner = match owner.contains('`') {
+        let owner = match owner.contains('`') || owner == PROCESS {
             true => owner.to_owned(),
             false => format!("`{owner}`"),
         };

@@ -2,8 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::heap::without_line;
+use crate::model::heap::same_owner;
 use crate::model::words::{counted, human_bytes};
+
+/// How the owner of what a `functools.lru_cache` keeps ends.
+pub const CACHED: &str = " → a cached call";
 
 /// The growing groups of tensors, and their size at each sample.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -167,7 +170,7 @@ impl Growth {
 
     /// True if both have the same owner.
     pub fn has_owner_of(&self, other: &Self) -> bool {
-        without_line(&self.owner) == without_line(&other.owner)
+        same_owner(&self.owner, &other.owner)
     }
 
     fn is_of_arrays(&self) -> bool {
@@ -227,7 +230,7 @@ impl MoreObjects {
 /// An owner without the way to it.
 fn short_owner(owner: &str) -> String {
     let mut parts = owner
-        .strip_suffix(" → a cached call")
+        .strip_suffix(CACHED)
         .unwrap_or(owner)
         .rsplit(" → ");
     let last = parts.next().unwrap_or_default();

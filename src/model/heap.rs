@@ -284,7 +284,9 @@ impl Row {
             all if all == self.retained_bytes => "freed".to_owned(),
             part => format!("{} of it freed", human_bytes(part)),
         };
-        Some(format!("{part} by the next garbage collection only"))
+        Some(format!(
+            "{part} only by a garbage collection, once the reference is deleted"
+        ))
     }
 
     pub(crate) fn bytes(&self) -> u64 {
@@ -482,6 +484,21 @@ pub(crate) fn without_line(path: &str) -> Cow<'_, str> {
         Some((start, end)) => Cow::Owned([&path[..start], &path[end..]].concat()),
         None => whole,
     }
+}
+
+/// True if two names are of one owner: the line of a running function, an index, and what kind of object it is make no
+/// difference, as an instance and its dictionary have one name.
+pub(crate) fn same_owner(one: &str, other: &str) -> bool {
+    let plain = |owner: &str| {
+        let owner = without_indices(&without_line(owner));
+        let last = owner.rfind(" → ").unwrap_or_default();
+        let noun = owner.strip_suffix(')').and_then(|it| it.rfind(" ("));
+        match noun.filter(|&start| start > last) {
+            Some(start) => owner[..start].to_owned(),
+            None => owner,
+        }
+    };
+    one == other || plain(one) == plain(other)
 }
 
 #[cfg(test)]

@@ -7,7 +7,9 @@ use graphviz_rust::dot_structures::{
 use graphviz_rust::printer::{DotPrinter, PrinterContext};
 
 use crate::model::report::{Edge, EdgeRole, Leak, Node, NodeKind, Report};
-use crate::model::words::{counted, element_type, human_bytes, name, short_location};
+use crate::model::words::{
+    counted, element_type, human_bytes, name, on_device, short_location,
+};
 
 /// Names longer than this are shortened in their middle.
 const NAME: usize = 60;
@@ -119,9 +121,9 @@ fn node_attributes(leak: &Leak, node: &Node) -> Vec<Attribute> {
         .and_then(|index| leak.buffers.get(index as usize));
     if let Some(buffer) = buffer {
         lines.push(format!(
-            "{} on {}",
+            "{} {}",
             element_type(buffer),
-            name(&buffer.device, NAME)
+            on_device(&name(&buffer.device, NAME))
         ));
         lines.push(human_bytes(buffer.bytes));
     } else if let Some(location) = &node.location {

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::device::is_host;
 use crate::model::heap::{Buffer, Category, Heap};
-use crate::model::words::{counted, grouped, name, place_within};
+use crate::model::words::{counted, grouped, name, on_device, place_within};
 
 /// Number of categories.
 const KINDS: usize = Category::ALL.len();
@@ -404,13 +404,13 @@ fn memory(heap: &Heap, own: &[usize]) -> String {
         [] => String::new(),
         &[index] => {
             let buffer = &heap.buffers[index];
-            format!("{} on {}", elements(buffer), name(&buffer.device, 40))
+            format!("{} {}", elements(buffer), on_device(&name(&buffer.device, 40)))
         }
         [first, ..] => format!(
-            "{}, such as {} on {}",
+            "{}, such as {} {}",
             counted(own.len() as u64, "tensor or array", "tensors or arrays"),
             elements(&heap.buffers[*first]),
-            name(&heap.buffers[*first].device, 40),
+            on_device(&name(&heap.buffers[*first].device, 40)),
         ),
     }
 }

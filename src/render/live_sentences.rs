@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use crate::model::heap::Device;
 use crate::model::retention::{Keeper, Kept, Retention, RootKind};
-use crate::model::words::{counted, human_bytes};
+use crate::model::words::{counted, human_bytes, on_device};
 
 /// The allocator's count beside what is visible; `None` where it does not say.
 pub fn allocator(device: &Device) -> Option<String> {
@@ -28,7 +28,7 @@ pub fn allocator(device: &Device) -> Option<String> {
 pub fn object(object: &Kept) -> String {
     match (&object.bytes, &object.device) {
         (Some(bytes), Some(device)) => {
-            format!("{} of {} on {device}", object.label, human_bytes(*bytes))
+            format!("{} of {} {}", object.label, human_bytes(*bytes), on_device(device))
         }
         _ => object.label.clone(),
     }

@@ -8,6 +8,7 @@ use crate::model::report::{Buffer, Cut, GRADIENT, Leak, Library, Location, Occur
 use crate::model::shared::{OTHERS, SETS};
 use crate::model::words::{
     a, brief, buffer_count, counted, element_type, grouped, human_bytes, name, one_of, utc,
+    on_device,
 };
 
 /// Names longer than this are shortened in their middle.
@@ -39,7 +40,7 @@ pub fn size_and_device(leak: &Leak) -> String {
         .iter()
         .all(|buffer| buffer.device == first.device)
     {
-        true => format!("{bytes} on {}", name(&first.device, 16)),
+        true => format!("{bytes} {}", on_device(&name(&first.device, 16))),
         false => format!("{bytes} on several devices"),
     }
 }
@@ -372,11 +373,11 @@ pub fn describe(buffer: &Buffer) -> String {
         false => "",
     };
     format!(
-        "{} {} {of} {} on {}{others}{kept_by}{lent}",
+        "{} {} {of} {} {}{others}{kept_by}{lent}",
         name(&buffer.type_name, NAME),
         element_type(buffer),
         human_bytes(buffer.bytes),
-        name(&buffer.device, NAME)
+        on_device(&name(&buffer.device, NAME))
     )
 }
 

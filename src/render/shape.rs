@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::stacks::{Held, Rest, Step as Drawn};
 use super::subgraph::Fold;
 use crate::model::report::{Buffer, Hop, Leak, Location, Node, NodeKind, Step};
-use crate::model::words::{counted, element_type, human_bytes, name, short_location, shortened};
+use crate::model::words::{counted, element_type, human_bytes, name, on_device, short_location, shortened};
 
 /// How many characters a line of a box takes.
 pub const LINE: usize = 36;
@@ -79,8 +79,8 @@ impl Shape {
             .and_then(|index| leak.buffers.get(index as usize));
         let note = match buffer {
             Some(buffer) => {
-                let device = name(&buffer.device, 12);
-                Some(format!("{} on {device}", element_type(buffer)))
+                let device = on_device(&name(&buffer.device, 12));
+                Some(format!("{} {device}", element_type(buffer)))
             }
             None => node.location.as_ref().map(short_location),
         };

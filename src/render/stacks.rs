@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use crate::model::report::{Buffer, Leak};
-use crate::model::words::{element_type, human_bytes, shape_of_path, without_numbers};
+use crate::model::words::{element_type, human_bytes, on_device, shape_of_path, without_numbers};
 
 /// So many stacks are drawn one by one where only the leak itself is.
 const STACKS: usize = 5;
@@ -229,7 +229,7 @@ pub fn rest_of(leak: &Leak, listed: &[&Buffer]) -> Option<Rest> {
         return Some(rest);
     };
     let all = |same: &dyn Fn(&Buffer) -> bool| others.iter().all(|other| same(other));
-    let what = |buffer: &Buffer| format!("{} on {}", element_type(buffer), buffer.device);
+    let what = |buffer: &Buffer| format!("{} {}", element_type(buffer), on_device(&buffer.device));
     let are_alike = all(&|other| what(other) == what(first) && other.bytes == first.bytes);
     let is_whole =
         leak.buffers_omitted == 0 || are_alike && bytes == count.saturating_mul(first.bytes);

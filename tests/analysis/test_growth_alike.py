@@ -291,3 +291,55 @@ def test_the_calls_of_a_mock_are_reset() -> None:
     monitor = watched(30, lambda number: logger.log({"image": torch.ones(500)}, step=number))
     (found,) = monitor.found
     assert "call its `reset_mock()`" in found.advice
+
+
+@needs_torch
+def test_a_variable_that_refers_to_one_of_them_makes_no_difference() -> None:
+    shards = {number: Shard() for number in range(8)}
+    current = shards[0]
+
+    def step(number: int) -> None:
+        nonlocal current
+        for shard in shards.values():
+            current = shard
+            shard.items.append(torch.ones(500))
+
+    (found,) = watched(60, step).found
+    assert found.owner.endswith("[each] (Shard) → .items")
+    assert "in 8 such containers" in found.summary
+
+
+@needs_torch
+def test_what_an_epoch_fills_is_told_as_its_container() -> None:
+    results: list[Shard] = []
+
+    def step(number: int) -> None:
+        if number % 40 == 0:
+            results.append(Shard())
+        results[-1].items.append(torch.ones(500))
+
+    def with_variable(number: int) -> None:
+        nonlocal current
+        step(number)
+        current = results[-1]
+
+    current = Shard()
+    for function in (step, with_variable):
+        results.clear()
+        monitor = watched(480, function, every=2)
+        (found,) = monitor.found
+        assert found.owner.startswith("local `results`")
+        assert " → " not in found.owner
+
+
+@needs_torch
+def test_more_and_more_attributes_are_one_owner() -> None:
+    shard = Shard()
+
+    def step(number: int) -> None:
+        setattr(shard, f"loss_{number}", torch.ones(500))
+
+    monitor = watched(120, step, every=2)
+    (found,) = monitor.found
+    assert "gets more and more attributes" in found.summary
+    assert "has stopped growing" not in monitor.to_text()

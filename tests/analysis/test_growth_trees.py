@@ -137,3 +137,22 @@ def test_what_keeps_models_is_told_once() -> None:
     (growth,) = monitor.found
     assert growth.owner.startswith("local `kept`")
     assert growth.bytes_per_step == pytest.approx(3 * 4 * (64 * 64 + 64), rel=0.05)
+
+
+class Link:
+    def __init__(self, before: Link | None) -> None:
+        self.before = before
+        self.value = torch.ones(500)
+
+
+def test_the_reference_that_links_a_chain_is_named() -> None:
+    last = Link(None)
+    monitor = monitor_of_all()
+    with monitor:
+        for _ in range(60):
+            last = Link(last)
+            monitor.step()
+    (growth,) = monitor.found
+    assert "a chain, linked by `.before` of" in growth.summary
+    assert "Set that reference to None" in growth.advice
+    assert "deque" not in growth.advice

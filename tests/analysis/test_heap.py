@@ -152,7 +152,7 @@ def test_what_a_cycle_holds_is_freed_by_a_collection() -> None:
     owner = row(heap.top("owner"), "`history`")
     assert (owner.retained_bytes, owner.collected_bytes) == (2 * MIB, MIB)
     assert [it.by_collection for it in heap.buffers if "`history`" in it.owner].count(True) == 1
-    said = "1.0 MiB of it freed by the next garbage collection only"
+    said = "1.0 MiB of it freed only by a garbage collection, once the reference is deleted"
     assert said in " ".join(str(heap).split())
     assert said in heap.to_html()
     (told,) = [

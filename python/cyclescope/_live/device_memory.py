@@ -40,6 +40,8 @@ def memory(device: object = None) -> DeviceMemory:
     """
     if OFF:
         return _native.device_memory("cuda", (0, 0, _system.now()), [], [])
+    if device is not None and _name_of(device).partition(":")[0] != "cuda":
+        raise ValueError(f"device is {_name_of(device)!r}, which is not a GPU such as 'cuda:0'")
     torch = reading.imported_torch()
     if torch is None or not reading.is_using_cuda(torch):
         raise RuntimeError(
@@ -73,12 +75,16 @@ def gpus_in_use() -> list[int]:
     return [number for number in range(count) if torch._C._cuda_hasPrimaryContext(number)]
 
 
+def _name_of(device: object) -> str:
+    return f"cuda:{device}" if isinstance(device, int) else str(device)
+
+
 def _ordinal(torch: Torch, device: object) -> int:
     """The number of a GPU."""
     count: int = torch.cuda.device_count()
     if device is None:
         return int(torch.cuda.current_device())
-    name = f"cuda:{device}" if isinstance(device, int) else str(device)
+    name = _name_of(device)
     if name == "cuda":
         return int(torch.cuda.current_device())
     kind, _, number = name.partition(":")

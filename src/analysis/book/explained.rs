@@ -7,7 +7,7 @@ use crate::analysis::told::{Followed, Told};
 use crate::diagnose::cohorts::WARM_UP;
 use crate::diagnose::lengths::Line;
 use crate::model::growth::{Counters, MoreObjects};
-use crate::model::heap::without_line;
+use crate::model::heap::same_owner;
 
 impl Book {
     /// The bytes that an owner keeps of what came since the warm-up, and how many of these no tensor of
@@ -90,7 +90,7 @@ impl Book {
                 continue;
             }
             let is_told =
-                |told: &Told| without_line(&told.growth.owner) == without_line(&look.owner);
+                |told: &Told| same_owner(&told.growth.owner, &look.owner);
             if more >= FEWEST && !self.left().any(is_told) {
                 found.push(MoreObjects {
                     class: look.name.clone(),

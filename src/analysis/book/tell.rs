@@ -6,7 +6,7 @@ use crate::analysis::told::{Finding, Followed, Origin, Told};
 use crate::diagnose::cohorts::Group;
 use crate::diagnose::lengths::Line;
 use crate::model::growth::Growth;
-use crate::model::heap::without_line;
+use crate::model::heap::same_owner;
 
 impl Book {
     /// True if this was told. What was withdrawn is told again once there is more than there ever was till then: what
@@ -18,7 +18,7 @@ impl Book {
         if is_of_objects
             && self
                 .left()
-                .any(|told| without_line(&told.growth.owner) == without_line(owner))
+                .any(|told| same_owner(&told.growth.owner, owner))
         {
             return true;
         }
@@ -48,12 +48,12 @@ impl Book {
         if !matches!(found.from, Origin::Group(_)) {
             return false;
         }
-        let owner = without_line(&found.diagnosis.owner);
+        let owner = &found.diagnosis.owner;
         let types = &mut self.types;
         let before = self.told.len();
         self.told.retain(|told| match &told.followed {
             Followed::Objects { ty, .. }
-                if !told.is_cleared && without_line(&told.growth.owner) == owner =>
+                if !told.is_cleared && same_owner(&told.growth.owner, owner) =>
             {
                 types.set_told(ty, false);
                 false

@@ -10,7 +10,8 @@ use crate::analysis::live::Root;
 use crate::analysis::purpose::Classes;
 use crate::analysis::registries::EVENT_LOOP;
 use crate::analysis::roots::{THREAD, TIMER};
-use crate::capture::who_passes_argument;
+use crate::analysis::naming::reference_names;
+use crate::capture::{ReferenceName, who_passes_argument};
 use crate::cpython::instances::{attribute, instance_dict};
 use crate::cpython::{ObjectKind, dict_items, find_item, int_value};
 use crate::device::Frameworks;
@@ -128,6 +129,10 @@ impl Look<'_, '_> {
                 ..found
             };
         }
+        if self.are_attributes(accumulator, members) {
+            let pattern = growth::variants::ATTRIBUTES_ACCUMULATE;
+            return Diagnosis { pattern, ..found };
+        }
         match is_on_host {
             true => Diagnosis {
                 pattern: growth::variants::CONTAINER_GROWS_ON_HOST,
@@ -135,6 +140,27 @@ impl Look<'_, '_> {
             },
             false => found,
         }
+    }
+
+    /// True if an object, or its dictionary, has some of the members as attributes.
+    fn are_attributes(&self, accumulator: u32, members: &[u32]) -> bool {
+        let holder = self.ways.before(accumulator);
+        let holder = holder.and_then(|it| self.live.object(it));
+        let own = holder.and_then(|it| instance_dict(&self.inspector.builtins.instances, &it));
+        if own.is_some() && own == self.live.objects.address(accumulator) {
+            return true;
+        }
+        let some = &members[..members.len().min(2)];
+        let names = reference_names(
+            self.inspector,
+            self.frameworks,
+            self.live,
+            accumulator,
+            some,
+        );
+        names
+            .iter()
+            .all(|name| matches!(name, ReferenceName::Attribute(_)))
     }
 
     /// True for what a `WeakKeyDictionary` keeps its entries in (Lib/weakref.py).

@@ -2,6 +2,7 @@
 
 use crate::device::DeviceBuffer;
 use crate::model::human_bytes;
+use crate::model::words::on_device;
 
 /// Evidence, and more of it.
 pub(super) fn with_more(evidence: String, more: &str) -> String {
@@ -42,5 +43,5 @@ pub(in crate::analysis) fn example_of(buffer: &DeviceBuffer) -> String {
     let dtype = buffer.dtype.as_deref().unwrap_or("raw storage");
     let shape = buffer.shape.as_ref();
     let shape = shape.map_or_else(String::new, |shape| format!("{shape:?}"));
-    format!("{dtype}{shape} on {}", buffer.device)
+    format!("{dtype}{shape} {}", on_device(&buffer.device))
 }

@@ -22,6 +22,22 @@ pub const WEAK_KEYS_STAY: GrowthPattern = GrowthPattern {
     ..CONTAINER_GROWS
 };
 
+/// As [`CONTAINER_GROWS`], of an object that gets more and more attributes.
+pub const ATTRIBUTES_ACCUMULATE: GrowthPattern = GrowthPattern {
+    what: "{owner} gets more and more attributes, which are tensors",
+    advice: "Store what each step makes in the same attribute, which replaces the one before, or delete attributes \
+             that are no longer needed (`delattr`).",
+    ..CONTAINER_GROWS
+};
+
+/// As [`CONTAINER_GROWS`], of the head of a chain.
+pub const CHAIN_GROWS: GrowthPattern = GrowthPattern {
+    what: "{owner} leads to more and more tensors",
+    advice: "Each object keeps the one before it, and so all of them. Set that reference to None when the one before \
+             is no longer needed, or keep only what you need of it.",
+    ..CONTAINER_GROWS
+};
+
 /// As [`CONTAINER_GROWS`], of leaves that are no parameters of modules.
 pub const LEAVES_ACCUMULATE: GrowthPattern = GrowthPattern {
     what: "{owner} accumulates tensors that require gradients",

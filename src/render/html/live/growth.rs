@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use maud::{Markup, html};
 
 use crate::diagnose::growth::{GARBAGE_ACCUMULATES, UNCOLLECTABLE_CYCLES};
-use crate::model::growth::{Grown, Growth, GrowthReport};
+use crate::model::growth::{CACHED, Grown, Growth, GrowthReport};
 use crate::model::report::Process;
 use crate::model::words::{counted, grouped, human_bytes, name};
 use crate::render::growth_sentences::{
@@ -215,7 +215,8 @@ fn group(grown: &Grown, report: &GrowthReport) -> Markup {
     );
     // The way to the owner is a row of its own.
     let short = growth.short_owner();
-    let rest = growth.summary.strip_prefix(&*growth.owner);
+    let owner = growth.owner.strip_suffix(CACHED).unwrap_or(&growth.owner);
+    let rest = growth.summary.strip_prefix(owner);
     let rest = rest.filter(|rest| !rest.is_empty() && short != growth.owner);
     let heading = rest.map_or_else(|| growth.summary.clone(), |rest| short + rest);
     html! {
