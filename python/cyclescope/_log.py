@@ -8,15 +8,16 @@ filter, a handler, ``disabled`` or ``logging.disable``, is obeyed.
 from __future__ import annotations
 
 import contextlib
+import io
 import logging
 import os
 import re
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cyclescope import _system
+from cyclescope import _native, _system
 
 # `logging.getLogger()` may be a test's.
 _loggers = logging.Logger.manager
@@ -40,6 +41,17 @@ CONTINUED = re.compile(r"\n {8,}")
 """Between the lines of a paragraph of a warning."""
 
 _said = False
+
+is_ending = False
+"""Whether the program ends: then nothing waits for whoever reads what is written."""
+
+patient_thread: int | None = None
+"""The thread that may wait for a reader."""
+
+_has_given_up = False
+
+WAIT_SECONDS = 0.1
+"""How often a message that waits for a reader looks whether the program ends."""
 
 
 def debug(message: str, *args: object) -> None:
@@ -79,14 +91,44 @@ def why_unseen(level: int = logging.WARNING) -> str | None:
     )
 
 
+def give_up() -> None:
+    """Log nothing any more: a handler blocks, and so would ``logging.shutdown()`` on its lock."""
+    global _has_given_up
+    _has_given_up = True
+    blocked = [handler for handler in _handlers() if not _is_free(handler)]
+    if blocked:
+        known: list[Any] = getattr(logging, "_handlerList", [])
+        known[:] = [reference for reference in known if reference() not in blocked]
+
+
+def _is_free(handler: logging.Handler) -> bool:
+    """Whether no thread is in the handler."""
+    lock = handler.lock
+    if lock is None:
+        return True
+    is_free = lock.acquire(blocking=False)
+    if is_free:
+        lock.release()
+    return is_free
+
+
+def _handlers() -> Iterator[logging.Handler]:
+    """The handlers that get the messages."""
+    source: logging.Logger | None = logger
+    is_any = False
+    while source is not None:
+        is_any |= bool(source.handlers)
+        yield from list(source.handlers)
+        source = source.parent if source.propagate else None
+    if not is_any and logging.lastResort is not None:
+        yield logging.lastResort
+
+
 def fitting(text: str) -> str:
     """The text, without line breaks in its paragraphs if a handler of rich breaks lines itself."""
-    source: logging.Logger | None = logger
-    while source is not None:
-        for handler in source.handlers:
-            if any(base.__module__ == "rich.logging" for base in type(handler).__mro__):
-                return CONTINUED.sub(" ", text)
-        source = source.parent if source.propagate else None
+    for handler in _handlers():
+        if any(base.__module__ == "rich.logging" for base in type(handler).__mro__):
+            return CONTINUED.sub(" ", text)
     return text
 
 
@@ -98,6 +140,8 @@ def _log(
     *,
     with_exception: bool = False,
 ) -> None:
+    if _has_given_up or not _has_readers():
+        return
     extra = None if fields is None else {FIELDS: dict(fields)}
     reason = why_unseen(level) if level >= logging.WARNING else None
     if reason is not None:
@@ -110,6 +154,28 @@ def _log(
         elif logger.isEnabledFor(level):
             exc_info = sys.exc_info() if with_exception else None
             logger.handle(_record(level, message, args, exc_info, extra))
+
+
+def _has_readers() -> bool:
+    """Whether there is room for a message in each pipe that it is written to.
+
+    Whoever writes into a full pipe waits within the stream, with its lock, for which the
+    interpreter waits when it ends. So the thread that delivers reports waits here; others do not.
+    """
+    while any(map(_native.is_full_pipe, _files())):
+        if is_ending or _system.get_ident() != patient_thread:
+            return False
+        _system.sleep(WAIT_SECONDS)
+    return True
+
+
+def _files() -> Iterator[int]:
+    """The files that the handlers write to, by their descriptors."""
+    for handler in _handlers():
+        with contextlib.suppress(Exception):
+            stream = getattr(handler, "stream", None)
+            if isinstance(stream, io.TextIOWrapper):
+                yield stream.fileno()
 
 
 def _record(

@@ -68,6 +68,7 @@ __all__ = [
     "heap",
     "human_bytes",
     "ignore",
+    "is_full_pipe",
     "ignored",
     "is_backward_running",
     "is_distributed",
@@ -80,6 +81,7 @@ __all__ = [
     "next_signal",
     "patterns",
     "redact",
+    "relieve_teller",
     "redacts",
     "register_framework",
     "select",
@@ -154,6 +156,10 @@ class Growth:
     @property
     def samples(self) -> int:
         """Number of samples on which the finding is based."""
+    @property
+    def added_at(self) -> list[SourceLines]:
+        """The program's lines that add to the owner, or the few of which one does; empty if they
+        are not known."""
     def to_text(self) -> str:
         """What grows, what to change, how much it is, and the command that says more, in a few
         lines."""
@@ -1195,6 +1201,8 @@ def next_signal(armed: int) -> bool:
 def disarm_signal(restore: bool) -> None:
     """End the waiting, and restore what the signal does by default if the handler is ours."""
 
+def is_full_pipe(file: int) -> bool:
+    """Whether it is a pipe into which a message cannot be written without waiting for a reader."""
 def end_by_interrupt() -> None:
     """Have an interrupt end the process once the interpreter has come to its end."""
 
@@ -1245,6 +1253,8 @@ def flush(seconds: float) -> bool: ...
 def close() -> None: ...
 def unseen_collections() -> int | None: ...
 def uninspected_collections() -> int: ...
+def relieve_teller(is_relieved: bool) -> None:
+    """Have :func:`next_delivery` return None from now on, or no longer."""
 def drop_deliveries() -> None: ...
 def patterns() -> list[tuple[str, str]]: ...
 def explanations() -> list[tuple[str, list[tuple[str, str]]]]: ...

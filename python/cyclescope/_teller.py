@@ -15,13 +15,16 @@ from collections.abc import Callable
 
 from cyclescope import _log, _native
 from cyclescope._off import OFF
-from cyclescope._system import getpid, monotonic
+from cyclescope._system import get_ident, getpid, monotonic
 from cyclescope._threads import POLL_SECONDS, Helper, is_cooperative, pause, signals_blocked
 
 Listener = Callable[[_native.CycleReport], None]
 
 EXIT_SECONDS = 5.0
 """How long the exit of the program waits for reports that are still being written."""
+
+FORK_SECONDS = 0.1
+"""How long a fork waits at most for the end of the thread, which has nothing to do then."""
 
 REFRESH_SECONDS = 5.0
 """How often the files of a watch that has found something are brought up to date."""
@@ -37,17 +40,21 @@ _lock = threading.RLock()
 
 def listen(watch: int, listener: Listener, farewell: Callable[[], None]) -> None:
     """Deliver the reports of a watch to ``listener``, and call ``farewell`` at exit."""
-    global _thread
     with _lock:
         _listeners[watch] = listener
         _farewells[watch] = farewell
         if _thread is None or _thread.has_ended:
-            thread = Helper(_tell_all, "cyclescope")
-            # While the interpreter shuts down, no thread can start, and nothing is watched.
-            with contextlib.suppress(RuntimeError), signals_blocked():
-                thread.start()
-                _thread = thread
+            _begin()
             _end_with_worker()
+
+
+def _begin() -> None:
+    global _thread
+    thread = Helper(_tell_all, "cyclescope")
+    # While the interpreter shuts down, no thread can start, and nothing is watched.
+    with contextlib.suppress(RuntimeError), signals_blocked():
+        thread.start()
+        _thread = thread
 
 
 def keep_fresh(watch: int, refresh: Callable[[], None]) -> None:
@@ -84,10 +91,15 @@ def flush(timeout: float) -> bool:
 
 def _tell_all(own: Helper) -> None:
     process = getpid()
+    _log.patient_thread = get_ident()
     while True:
         try:
             # A callback may fork. The child returns here and has nothing to deliver.
-            if getpid() != process or not _tell_next(own):
+            if getpid() != process:
+                return
+            if not _tell_next(own):
+                if _log.is_ending:
+                    _say_farewell()
                 return
         except BaseException:
             # Not even logging was possible, for lack of memory. Later reports may succeed.
@@ -136,24 +148,59 @@ def _complain(message: str) -> None:
 
 
 def at_exit() -> None:
-    """Report what has been found, and end the thread: the last that the process does of ours."""
+    """Report what has been found, and end the thread: the last that the process does of ours.
+
+    The thread says the last words too. A log handler may block for ever, as where nobody reads what
+    it writes: then the program ends without them.
+    """
     thread = _thread
     deadline = monotonic() + EXIT_SECONDS
+    _log.is_ending = True
     try:
         _native.close()
         if _listeners:
             _native.flush(EXIT_SECONDS)
-        for farewell in list(_farewells.values()):
-            farewell()
     except Exception:
         _complain("cyclescope: the summary at exit failed")
     if thread is not None:
         thread.join_end(max(0.0, deadline - monotonic()))
+        if not thread.has_ended:
+            _log.give_up()
         _native.drop_deliveries()
+    _say_farewell()
+
+
+def _say_farewell() -> None:
+    """End the watches, with a summary of each."""
+    while _farewells:
+        try:
+            _, farewell = _farewells.popitem()
+            farewell()
+        except BaseException:
+            _complain("cyclescope: the summary at exit failed")
+
+
+def _before_fork() -> None:
+    """End the thread: CPython warns of a fork where there are several, since 3.15 before it forks.
+
+    Not while it delivers a report, for which no fork waits.
+    """
+    thread = _thread
+    if thread is not None and not (thread.is_current or thread.is_alive() or thread.has_ended):
+        _native.relieve_teller(True)
+        thread.join_end(FORK_SECONDS)
+
+
+def _after_fork_in_parent() -> None:
+    _native.relieve_teller(False)
+    with _lock:
+        if _listeners and (_thread is None or _thread.has_ended):
+            _begin()
 
 
 def _after_fork_in_child() -> None:
     global _thread, _lock
+    _native.relieve_teller(False)
     _lock = threading.RLock()
     _thread = None
     _listeners.clear()
@@ -165,3 +212,5 @@ if not OFF:
     atexit.register(at_exit)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork_in_child)
+        if sys.version_info >= (3, 12):
+            os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)

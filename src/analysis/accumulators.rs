@@ -411,7 +411,9 @@ impl Live<'_> {
             if let Some(found) = level.iter().find(|it| containers.contains(&it.0)) {
                 return Some(*found);
             }
-            let next = level.iter().flat_map(|&(node, first)| above(node).map(move |it| (it, first)));
+            let next = level
+                .iter()
+                .flat_map(|&(node, first)| above(node).map(move |it| (it, first)));
             level = next.take(ABOVE).collect();
         }
         None

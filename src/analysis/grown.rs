@@ -115,6 +115,8 @@ pub struct Diagnosis {
     /// keeps them.
     pub kept: u64,
     pub hidden: u64,
+    /// It is the head of a tree: what adds to the owner itself adds little.
+    pub is_tree: bool,
     /// `file:line` that made the example, if `tracemalloc` was tracing.
     pub site: Option<String>,
 }
@@ -296,10 +298,8 @@ impl<'a, 'py> Look<'a, 'py> {
                     (about.owner, evidence) = self.in_words(alike, &evidence);
                 } else if accumulator.is_tree {
                     evidence = self.in_tree(holder, &evidence);
-                } else if let Some(link) = accumulator
-                    .to_next
-                    .as_ref()
-                    .and_then(|it| self.link(it))
+                    about.is_tree = true;
+                } else if let Some(link) = accumulator.to_next.as_ref().and_then(|it| self.link(it))
                 {
                     evidence = with_more(format!("a chain, linked by {link}"), &evidence);
                     if about.pattern.name == growth::CONTAINER_GROWS.name {

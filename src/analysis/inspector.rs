@@ -54,8 +54,8 @@ impl Look {
 /// What only code of libraries tells of the process.
 pub(crate) struct Asked {
     rank: Option<Rank>,
-    cells: Cells,
-    program: Program,
+    pub cells: Cells,
+    pub program: Program,
 }
 
 /// Reads the objects of the interpreter that it was made in.

@@ -18,6 +18,8 @@ use crate::cpython::sizes::Sizes;
 use crate::device::DeviceSelection;
 use crate::diagnose::cohorts::{NEEDED, WARM_UP};
 use crate::diagnose::growth::ACTIVATION_ON_MODULE;
+use crate::diagnose::source::adding;
+use crate::model::cells::name_cell;
 use crate::model::growth::{Counters, Grown, Growth, GrowthReport, Sample as Size};
 use crate::model::redact::shorten;
 
@@ -166,6 +168,7 @@ impl Inspector {
         };
         let found = self.uncleared_gradients(py, uncleared)?;
         self.tell(
+            py,
             monitor,
             now,
             line_of,
@@ -247,7 +250,7 @@ impl Inspector {
         findings.extend(self.containers_of_atoms(py, atoms)?);
         findings.extend(monitor.book().of_process());
         Ok(News {
-            told: self.tell(monitor, now, line_of, findings)?,
+            told: self.tell(py, monitor, now, line_of, findings)?,
             cleared,
         })
     }
@@ -452,6 +455,7 @@ impl Inspector {
     /// Those of some findings that were not told before.
     fn tell(
         &self,
+        py: Python<'_>,
         monitor: &Monitor,
         now: Moment,
         line_of: LineOf<'_>,
@@ -476,10 +480,18 @@ impl Inspector {
                 news.push(growth);
             }
         }
-        let book = monitor.book();
+        let shown = !news.is_empty() && !self.redacts();
+        let asked = shown.then(|| Self::ask(py));
         for growth in &mut news {
-            let mut whole = book.told.iter().filter(|it| !it.is_part);
+            let lines = asked.as_ref().map(|asked| {
+                let mut lines = py.detach(|| adding(&growth.owner, &asked.program));
+                lines.iter_mut().for_each(|it| name_cell(it, &asked.cells));
+                lines
+            });
+            let mut book = monitor.book();
+            let mut whole = book.told.iter_mut().filter(|it| !it.is_part);
             if let Some(told) = whole.find(|it| it.growth.is_same(growth)) {
+                told.growth.added_at = lines.unwrap_or_default();
                 growth.clone_from(&told.growth);
             }
         }

@@ -205,9 +205,7 @@ impl Search<'_, '_> {
                 (MODES | SAVED_TENSOR_HOOKS, _) => release(LEAVE),
                 (AT_EXIT, _) => release("call `atexit.unregister()` with the function"),
                 (handled, _) if handled.ends_with(HANDLED) => release(LEAVE_HANDLER),
-                (timer, _) if timer.starts_with(TIMER) => {
-                    release("call `cancel()` on the timer")
-                }
+                (timer, _) if timer.starts_with(TIMER) => release("call `cancel()` on the timer"),
                 (finalizer, _) if finalizer.starts_with(FINALIZER) => {
                     release("call `detach()` on what `weakref.finalize()` returned")
                 }

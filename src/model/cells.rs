@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::redact::{locations, without_folder};
 use super::report::Report;
+use super::source::SourceLines;
 
 /// What cells are called, such as `In[5]`, by the file that their code is from.
 pub type Cells = HashMap<String, String>;
@@ -22,9 +23,7 @@ pub fn name_cells(report: &mut Report, cells: &Cells) {
         named.dedup();
         let shown = leak.source.iter_mut().chain(&mut leak.candidate_sources);
         for source in shown {
-            if let Some(cell) = cells.get(&source.file) {
-                source.file.clone_from(cell);
-            }
+            name_cell(source, cells);
         }
         let advice = &mut leak.advice;
         let code = [advice.before.as_mut(), advice.after.as_mut()];
@@ -33,6 +32,13 @@ pub fn name_cells(report: &mut Report, cells: &Cells) {
                 *text = text.replace(file.as_str(), &format!("{cell}:"));
             }
         }
+    }
+}
+
+/// Names a cell in place of the file of some lines.
+pub fn name_cell(source: &mut SourceLines, cells: &Cells) {
+    if let Some(cell) = cells.get(&source.file) {
+        source.file.clone_from(cell);
     }
 }
 

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::heap::same_owner;
-use crate::model::words::{counted, human_bytes};
+use crate::model::source::SourceLines;
+use crate::model::words::{counted, human_bytes, one_of};
 
 /// How the owner of what a `functools.lru_cache` keeps ends.
 pub const CACHED: &str = " → a cached call";
@@ -138,6 +139,8 @@ pub struct Growth {
     pub allocated_at: Option<String>,
     /// Number of samples on which the finding is based.
     pub samples: u64,
+    /// The program's lines that add to the owner, or the few of which one does; empty if they are not known.
+    pub added_at: Vec<SourceLines>,
 }
 
 /// A sample: the step, the number of tensors, and the bytes of their storages.
@@ -206,6 +209,17 @@ impl Growth {
         words
     }
 
+    /// What to change, with the lines where.
+    pub fn fix(&self) -> String {
+        let places = self.added_at.iter();
+        let places = places.map(|it| format!("{}:{}", it.file, it.marked));
+        let places: Vec<String> = places.collect();
+        match places.is_empty() || self.advice.is_empty() {
+            true => self.advice.clone(),
+            false => format!("{}: {}", one_of(&places), self.advice),
+        }
+    }
+
     /// The owner without the way to it: `` `Trainer.outputs` ``, `` `losses` ``.
     pub fn short_owner(&self) -> String {
         short_owner(&self.owner)
@@ -229,10 +243,7 @@ impl MoreObjects {
 
 /// An owner without the way to it.
 fn short_owner(owner: &str) -> String {
-    let mut parts = owner
-        .strip_suffix(CACHED)
-        .unwrap_or(owner)
-        .rsplit(" → ");
+    let mut parts = owner.strip_suffix(CACHED).unwrap_or(owner).rsplit(" → ");
     let last = parts.next().unwrap_or_default();
     let class = parts.next().and_then(|part| {
         let (_, noun) = part.strip_suffix(')')?.rsplit_once('(')?;

@@ -15,6 +15,7 @@ mod live;
 mod lock;
 mod pages;
 mod pending;
+mod pipes;
 mod post_mortem;
 mod report;
 mod retention;
@@ -87,10 +88,10 @@ fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
         attach::attached_cycles, attach::attached_heap, attach::attached_why,
         device_memory::device_memory, heap::framed, heap::heap, live::is_backward_running,
         pending::call_in_main_thread, post_mortem::memory_in_use, retention::why_alive,
-        signals::arm_signal, signals::disarm_signal, signals::end_by_interrupt, signals::ignore,
+        pipes::is_full_pipe, signals::arm_signal, signals::disarm_signal, signals::end_by_interrupt, signals::ignore,
         signals::next_signal, check_devices, watches::close, cuda_driver_present, current_rank,
         device_kinds, frameworks::add_device_kind, frameworks::register_framework,
-        watches::drop_deliveries, empty_report, epochs::begin_epoch, epochs::epochs, find,
+        watches::drop_deliveries, watches::relieve_teller, empty_report, epochs::begin_epoch, epochs::epochs, find,
         epochs::find_new, epochs::forget_epochs, fix, watches::flush, is_distributed, look,
         derived::merge, derived::merge_processes, watches::next_delivery, pages::patterns, redact,
         redacts, derived::select, shown_name, shown_place, watches::start_watch,

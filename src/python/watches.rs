@@ -218,6 +218,13 @@ pub fn close(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
+/// Has `next_delivery` return None from now on, or no longer.
+#[pyfunction]
+pub fn relieve_teller(py: Python<'_>, is_relieved: bool) -> PyResult<()> {
+    state(py)?.watcher.deliveries().relieve(is_relieved);
+    Ok(())
+}
+
 /// Drops what has not been delivered yet.
 #[pyfunction]
 pub fn drop_deliveries(py: Python<'_>) -> PyResult<()> {

@@ -7,9 +7,7 @@ use graphviz_rust::dot_structures::{
 use graphviz_rust::printer::{DotPrinter, PrinterContext};
 
 use crate::model::report::{Edge, EdgeRole, Leak, Node, NodeKind, Report};
-use crate::model::words::{
-    counted, element_type, human_bytes, name, on_device, short_location,
-};
+use crate::model::words::{counted, element_type, human_bytes, name, on_device, short_location};
 
 /// Names longer than this are shortened in their middle.
 const NAME: usize = 60;

@@ -404,7 +404,11 @@ fn memory(heap: &Heap, own: &[usize]) -> String {
         [] => String::new(),
         &[index] => {
             let buffer = &heap.buffers[index];
-            format!("{} {}", elements(buffer), on_device(&name(&buffer.device, 40)))
+            format!(
+                "{} {}",
+                elements(buffer),
+                on_device(&name(&buffer.device, 40))
+            )
         }
         [first, ..] => format!(
             "{}, such as {} {}",

@@ -28,7 +28,12 @@ pub fn allocator(device: &Device) -> Option<String> {
 pub fn object(object: &Kept) -> String {
     match (&object.bytes, &object.device) {
         (Some(bytes), Some(device)) => {
-            format!("{} of {} {}", object.label, human_bytes(*bytes), on_device(device))
+            format!(
+                "{} of {} {}",
+                object.label,
+                human_bytes(*bytes),
+                on_device(device)
+            )
         }
         _ => object.label.clone(),
     }

@@ -7,8 +7,8 @@ use crate::model::graph::{Node, NodeKind};
 use crate::model::report::{Buffer, Cut, GRADIENT, Leak, Library, Location, Occurrence};
 use crate::model::shared::{OTHERS, SETS};
 use crate::model::words::{
-    a, brief, buffer_count, counted, element_type, grouped, human_bytes, name, one_of, utc,
-    on_device,
+    a, brief, buffer_count, counted, element_type, grouped, human_bytes, name, on_device, one_of,
+    utc,
 };
 
 /// Names longer than this are shortened in their middle.

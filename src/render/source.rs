@@ -1,6 +1,8 @@
 //! The program's own lines and their change, line by line as text.
 
 use crate::model::source::{Patch, SourceLines};
+use crate::model::words::name;
+use crate::render::lines::{Ink, Lines, WIDTH};
 
 /// Maximum number of lines of a change that are shown.
 const LINES: usize = 40;
@@ -42,6 +44,17 @@ pub fn changed_lines(patch: &Patch) -> impl Iterator<Item = String> + '_ {
         false => line.trim_end().replace('\t', TAB),
     });
     lines.skip(1).take(LINES)
+}
+
+/// Adds the lines to a text.
+pub fn draw(out: &mut Lines, source: &SourceLines) {
+    for (number, line) in numbered(source) {
+        let line = name(&clipped(&line, WIDTH - 13), WIDTH - 13);
+        out.inked(&[
+            (Ink::Plain, &format!("    {number:>6} │ ")),
+            (Ink::Plain, &line),
+        ]);
+    }
 }
 
 /// A line without what is beyond a width.

@@ -49,7 +49,7 @@ pub enum Next {
     Delivery(Delivery),
     /// There is nothing to tell, and other work to do.
     Elsewhere,
-    /// The queue is closed and empty.
+    /// The queue is closed and empty, or the teller is relieved.
     Closed,
 }
 
@@ -69,6 +69,8 @@ struct Queue {
     lost: u64,
     teller: Option<ThreadId>,
     closed: bool,
+    /// The teller is to end, and another will go on.
+    relieved: bool,
 }
 
 impl Queue {
@@ -133,6 +135,10 @@ impl Deliveries {
             .map_or(queue.sent, |(number, _)| number - 1);
         self.changed.notify_all();
         loop {
+            if queue.relieved {
+                queue.teller = None;
+                return Next::Closed;
+            }
             if let Some(delivery) = queue.take() {
                 return Next::Delivery(delivery);
             }
@@ -202,6 +208,12 @@ impl Deliveries {
     /// Ends the teller's work once the queue is empty.
     pub fn close(&self) {
         self.queue().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Ends the teller's work before the next delivery, or lets another go on with it.
+    pub fn relieve(&self, is_relieved: bool) {
+        self.queue().relieved = is_relieved;
         self.changed.notify_all();
     }
 

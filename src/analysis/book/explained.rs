@@ -89,8 +89,7 @@ impl Book {
             if look.owner.is_empty() && look.name.starts_with("torch.") {
                 continue;
             }
-            let is_told =
-                |told: &Told| same_owner(&told.growth.owner, &look.owner);
+            let is_told = |told: &Told| same_owner(&told.growth.owner, &look.owner);
             if more >= FEWEST && !self.left().any(is_told) {
                 found.push(MoreObjects {
                     class: look.name.clone(),

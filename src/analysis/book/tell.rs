@@ -126,6 +126,7 @@ impl Book {
             example: diagnosis.example,
             allocated_at: line.or(diagnosis.site),
             samples: self.groups.steps.len() as u64,
+            added_at: Vec::new(),
         };
         self.told.push(Told {
             window,

@@ -52,40 +52,52 @@ fn behind_containers(leak: &Leak, first: u32) -> Vec<&Object> {
         .collect()
 }
 
-/// The call of a method of a container that an attribute has, the assignment of one of its items, or what adds to it.
-pub fn put<'s>(syntax: &Syntax, node: Node<'s>, attribute: &str) -> Option<Store<'s>> {
-    let receiver = |container: Option<Node<'s>>| {
-        let container = container.filter(|it| is_called(syntax, *it, attribute))?;
-        container.child_by_field_name("object")
-    };
-    let store = |receiver, value| Store {
-        node,
-        receiver: Some(receiver),
-        value,
-        is_named: true,
-    };
+/// The container to which a call of a method, the assignment of an item or an operator adds, and what that adds, if it is
+/// one object that is written there.
+pub fn added<'s>(syntax: &Syntax, node: Node<'s>) -> Option<(Node<'s>, Option<Node<'s>>)> {
     match node.kind() {
         "call" => {
             let method = node.child_by_field_name("function")?;
             let name = syntax.of(method.child_by_field_name("attribute")?);
-            let receiver = receiver(method.child_by_field_name("object"))?;
+            let container = method.child_by_field_name("object")?;
             let last = children(node.child_by_field_name("arguments")?).pop();
             let value = last.filter(|_| !matches!(name, "extend" | "update" | "push"));
-            METHODS.contains(&name).then(|| store(receiver, value))
+            METHODS.contains(&name).then_some((container, value))
         }
-        "augmented_assignment" => {
-            let receiver = receiver(node.child_by_field_name("left"))?;
-            Some(store(receiver, None))
-        }
+        "augmented_assignment" => Some((node.child_by_field_name("left")?, None)),
         "assignment" => {
             let target = node.child_by_field_name("left")?;
-            let receiver = receiver(target.child_by_field_name("value"))?;
+            let container = target.child_by_field_name("value")?;
             let value = node.child_by_field_name("right");
             let is_slice = children(target).iter().any(|it| it.kind() == "slice");
-            (target.kind() == "subscript").then(|| store(receiver, value.filter(|_| !is_slice)))
+            (target.kind() == "subscript").then(|| (container, value.filter(|_| !is_slice)))
         }
         _ => None,
     }
+}
+
+/// As [`added`], of a container that an attribute has.
+pub fn put<'s>(syntax: &Syntax, node: Node<'s>, attribute: &str) -> Option<Store<'s>> {
+    let (container, value) = added(syntax, node)?;
+    let container = Some(container).filter(|it| is_called(syntax, *it, attribute))?;
+    Some(Store {
+        node,
+        receiver: Some(container.child_by_field_name("object")?),
+        value,
+        is_named: true,
+    })
+}
+
+/// Whether a key is that of a reference such as `['loss']`; `None` where one of them is not written in full.
+pub fn same_key(syntax: &Syntax, key: Node<'_>, edge: &str) -> Option<bool> {
+    let wanted = edge.strip_prefix("['")?.strip_suffix("']")?;
+    let text = syntax.of(key);
+    let is_plain = |text: &str| !text.contains(['\\', '…']);
+    let is_whole = key.kind() == "string"
+        && text.starts_with(['"', '\''])
+        && is_plain(text)
+        && is_plain(wanted);
+    is_whole.then(|| text.trim_matches(['"', '\'']) == wanted)
 }
 
 /// What puts something into a container that an attribute has, or stores one with something in it.

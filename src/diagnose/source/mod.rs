@@ -3,6 +3,7 @@
 //! Source is read and parsed, never imported or run. What does not fit what is known of the objects, by name and
 //! line, is not shown; a change is offered only if nothing is found in the project that could notice it.
 
+mod adding;
 mod attribute;
 mod cache;
 mod change;
@@ -34,6 +35,7 @@ mod written;
 
 use std::path::Path;
 
+pub use self::adding::adding;
 use self::change::{Candidate, Change};
 use self::container::put_into;
 pub use self::doubt::doubt_libraries;

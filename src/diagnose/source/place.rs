@@ -2,7 +2,7 @@
 
 use tree_sitter::Node;
 
-use super::container::{holds_nothing, key_of, later_puts, puts, puts_as_key};
+use super::container::{holds_nothing, key_of, later_puts, puts, puts_as_key, same_key};
 use super::family::class_source;
 use super::field::declared;
 use super::sources::{Source, Sources};
@@ -189,19 +189,6 @@ fn puts_of<'s>(
 /// True for what puts an item by another key than that of a reference, such as `['loss']`, if both are written in full.
 fn is_of_other_key<'s>(one: &Match<'s>, edge: &str) -> bool {
     let field = |node: Node<'s>, name| node.child_by_field_name(name);
-    let wanted = edge
-        .strip_prefix("['")
-        .and_then(|edge| edge.strip_suffix("']"));
-    let Some(wanted) = wanted.filter(|it| is_plain(it)) else {
-        return false;
-    };
-    let is_other = |key: Node<'_>| {
-        let text = one.source.syntax.of(key);
-        key.kind() == "string"
-            && text.starts_with(['"', '\''])
-            && is_plain(text)
-            && text.trim_matches(['"', '\'']) != wanted
-    };
     let in_dictionary = one.store.value.and_then(|value| value.parent());
     let pair = in_dictionary.filter(|parent| parent.kind() == "pair");
     let target = field(one.store.node, "left");
@@ -209,11 +196,7 @@ fn is_of_other_key<'s>(one: &Match<'s>, edge: &str) -> bool {
         Some(pair) => field(pair, "key"),
         None => target.and_then(key_of),
     };
-    key.is_some_and(is_other)
-}
-
-fn is_plain(text: &str) -> bool {
-    !text.contains(['\\', '…'])
+    key.is_some_and(|key| same_key(one.source.syntax, key, edge) == Some(false))
 }
 
 /// The only statement that puts an object into the container that an attribute has.

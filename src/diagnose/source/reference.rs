@@ -111,6 +111,42 @@ pub fn is_of(syntax: &Syntax, name: Node<'_>, function: Node<'_>, variable: &str
     at.is_some()
 }
 
+/// True if a name stands for the variable of a function, or of the module (`None`): there, or in what is within and gives
+/// the name no other meaning.
+pub fn stands_for(
+    syntax: &Syntax,
+    name: Node<'_>,
+    variable: &str,
+    owner: Option<Node<'_>>,
+) -> bool {
+    let mut at = scope(name);
+    while at != owner {
+        let Some(inner) = at else {
+            return false;
+        };
+        let names = syntax.bindings(inner, variable);
+        let mut own = names.into_iter().filter(|it| scope(*it) == Some(inner));
+        let declared = own.find_map(|it| it.parent().filter(|_| is_declaration(it)));
+        match declared.map(|it| it.kind()) {
+            Some("global_statement") => return owner.is_none(),
+            Some(_) => {}
+            None => {
+                let parameters = inner.child_by_field_name("parameters");
+                let is_parameter =
+                    parameters.is_some_and(|all| !syntax.bindings(all, variable).is_empty());
+                // What a class binds, its methods do not see.
+                let is_seen = inner.kind() != "class_definition" || scope(name) == Some(inner);
+                let mut own = syntax.bindings(inner, variable).into_iter();
+                if is_parameter || is_seen && own.any(|it| scope(it) == Some(inner)) {
+                    return false;
+                }
+            }
+        }
+        at = scope(inner);
+    }
+    true
+}
+
 /// The lines of an expression's statement, around its beginning.
 pub fn shown(syntax: &Syntax, node: Node<'_>, file: &str) -> Option<SourceLines> {
     let all = text_lines(syntax);

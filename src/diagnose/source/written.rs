@@ -191,7 +191,7 @@ impl Stored<'_> {
         }
         match own_object(syntax, store.node, syntax.of(receiver)) {
             Own::Object(class) => own(class),
-            Own::Class => None,
+            Own::Class(_) => None,
             Own::No if !defined(syntax, syntax.of(receiver)).is_empty() => None,
             Own::No => match class_of_variable(syntax, store.node, syntax.of(receiver)) {
                 Some(class) => is_one_of(self.owner, source, class).then_some(other(true)),
@@ -264,7 +264,7 @@ impl Stored<'_> {
             | "float" => false,
             "identifier" => match own_object(syntax, value, syntax.of(value)) {
                 Own::Object(class) => self.may_be_of(source, class),
-                Own::Class => self.object.kind == NodeKind::Class,
+                Own::Class(_) => self.object.kind == NodeKind::Class,
                 Own::No => {
                     let class = class_of_variable(syntax, value, syntax.of(value));
                     class.is_none_or(|class| self.may_be_of(source, class))
@@ -339,10 +339,10 @@ fn is_other_method(syntax: &Syntax, value: Node<'_>, method: &str) -> bool {
     is_defined && name != method && replaced.all(|store| store.node.kind() == "call")
 }
 
-/// What the first parameter of a method is.
-enum Own<'s> {
+/// What the first parameter of a method is: an object of the class, the class itself, or neither.
+pub enum Own<'s> {
     Object(Node<'s>),
-    Class,
+    Class(Node<'s>),
     No,
 }
 
@@ -352,7 +352,7 @@ pub fn is_own_object(syntax: &Syntax, node: Node<'_>, variable: &str) -> bool {
 }
 
 /// Whether a variable is the first parameter of a method around a node.
-fn own_object<'s>(syntax: &Syntax, node: Node<'s>, variable: &str) -> Own<'s> {
+pub fn own_object<'s>(syntax: &Syntax, node: Node<'s>, variable: &str) -> Own<'s> {
     let method = functions_around(node).into_iter().find(|function| {
         let parameters = function.child_by_field_name("parameters");
         parameters.is_some_and(|all| !syntax.bindings(all, variable).is_empty())
@@ -377,7 +377,7 @@ fn own_object<'s>(syntax: &Syntax, node: Node<'s>, variable: &str) -> Own<'s> {
     }
     let of_class = ["__new__", "__init_subclass__", "__class_getitem__"];
     match is_decorated("classmethod") || of_class.iter().any(|it| is_named(syntax, method, it)) {
-        true => Own::Class,
+        true => Own::Class(class),
         false => Own::Object(class),
     }
 }

@@ -11,11 +11,11 @@ use crate::render::clusters::CLUSTERS;
 use crate::render::html::contents::Listed;
 use crate::render::html::memory::buffers;
 use crate::render::html::packed::packed;
-use crate::render::html::parts::{entry, sentence, with_code};
+use crate::render::html::parts::{entry, lines_of, own_code, sentence, with_code};
 use crate::render::html::timeline::timeline;
 use crate::render::html::{DRAWN, NAME};
 use crate::render::markdown::leak_markdown;
-use crate::render::source::{changed_lines, fix_command, numbered};
+use crate::render::source::{changed_lines, fix_command};
 use crate::render::subgraph::{Detail, FOLDS};
 use crate::render::svg::Look;
 use crate::render::{sentences, svg, text};
@@ -304,12 +304,7 @@ fn advice(leak: &Leak) -> Markup {
                 @if is_text { p { (with_code(&brief(&name(&advice.text, 2000)))) } }
                 @if leak.candidate_sources.len() > 1 { p { "Any of these statements may make the reference." } }
                 @for source in leak.own_lines() {
-                    div.code {
-                        div.source {
-                            h4 { (name(&format!("Your code, {}:{}", source.file, source.marked), NAME)) }
-                            pre tabindex="0" { (lines_of(numbered(source).map(|(number, line)| format!("{number:>6} │ {line}")))) }
-                        }
-                    }
+                    (own_code(source))
                 }
                 @if let Some(patch) = patch {
                     p { (with_code(&name(&patch.summary, NAME))) }
@@ -350,11 +345,6 @@ fn changed(line: &str) -> Markup {
             _ => (line),
         }
     }
-}
-
-fn lines_of(lines: impl Iterator<Item = String>) -> String {
-    let lines: Vec<String> = lines.map(|line| name(&line, NAME)).collect();
-    lines.join("\n")
 }
 
 /// False for the cell of a notebook, which no editor opens by this name.

@@ -4,8 +4,10 @@ use std::borrow::Cow;
 
 use maud::{Markup, Render, html};
 
+use crate::model::source::SourceLines;
 use crate::model::words::name;
 use crate::render::html::NAME;
+use crate::render::source::numbered;
 
 /// What a page begins with: a title, the answer, and what is known of the program, folded into one line. A fact
 /// without a value is left out.
@@ -93,6 +95,25 @@ pub fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_ascii_uppercase());
     first.into_iter().chain(letters).collect()
+}
+
+/// Lines of the program's own code, with the expression marked.
+pub fn own_code(source: &SourceLines) -> Markup {
+    let place = format!("Your code, {}:{}", source.file, source.marked);
+    let lines = numbered(source).map(|(number, line)| format!("{number:>6} │ {line}"));
+    html! {
+        div.code {
+            div.source {
+                h4 { (name(&place, NAME)) }
+                pre tabindex="0" { (lines_of(lines)) }
+            }
+        }
+    }
+}
+
+pub fn lines_of(lines: impl Iterator<Item = String>) -> String {
+    let lines: Vec<String> = lines.map(|line| name(&line, NAME)).collect();
+    lines.join("\n")
 }
 
 /// The text, with code where it has that between backticks. Of a shortened text, one of a pair may have been cut out.

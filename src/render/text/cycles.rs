@@ -11,7 +11,7 @@ use crate::render::sentences::{
     NAME, advice_is_fix, also_held, fix, freed_beyond_held, frozen, held, place, reference, seen,
     size_and_cycle, title, whose, with_version,
 };
-use crate::render::source::{changed_lines, clipped, fix_command, numbered};
+use crate::render::source::{self, changed_lines, fix_command};
 
 /// The whole report as plain text, to print or to log: [`colored_trace`] without colour.
 pub fn trace(report: &Report) -> String {
@@ -270,13 +270,7 @@ fn give_advice(out: &mut Lines, leak: &Leak) {
         if index > 0 {
             out.line("");
         }
-        for (number, line) in numbered(source) {
-            let line = name(&clipped(&line, WIDTH - 13), WIDTH - 13);
-            out.inked(&[
-                (Ink::Plain, &format!("    {number:>6} │ ")),
-                (Ink::Plain, &line),
-            ]);
-        }
+        source::draw(out, source);
     }
     if let Some(patch) = leak.patch.as_ref().filter(|_| source) {
         out.wrapped(Ink::Strong, "  Change: ", &name(&patch.summary, 400));

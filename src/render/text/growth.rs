@@ -8,6 +8,7 @@ use crate::render::growth_sentences::{
 use crate::render::lines::{Ink, Lines};
 use crate::render::live_sentences::sentence;
 use crate::render::resident::advice_on_resident;
+use crate::render::source;
 
 /// The headline, the growing groups, one paragraph each, and the number of samples.
 pub fn growth(report: &GrowthReport) -> String {
@@ -28,8 +29,11 @@ pub fn paragraph(growth: &Growth) -> String {
     let mut out = Lines::new(false);
     let step = format!("step {}: ", growth.step);
     out.wrapped(Ink::Plain, &step, &format!("{}.", growth.summary));
-    out.wrapped(Ink::Plain, "  Fix:  ", &growth.advice);
+    out.wrapped(Ink::Plain, "  Fix:  ", &growth.fix());
     out.wrapped(Ink::Plain, "  Held: ", &format!("{}.", held(growth)));
+    for source in &growth.added_at {
+        source::draw(&mut out, source);
+    }
     out.line(format!(
         "  Why:  python -m cyclescope explain {}",
         growth.pattern

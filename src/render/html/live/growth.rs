@@ -14,7 +14,7 @@ use crate::render::growth_sentences::{
 };
 use crate::render::html::live::chart::{Curve, Layer, Measure, curves, stacked};
 use crate::render::html::live::{Page, facts, section};
-use crate::render::html::parts::{entry, with_code};
+use crate::render::html::parts::{entry, own_code, with_code};
 use crate::render::live_sentences::sentence;
 use crate::render::resident::advice_on_resident;
 
@@ -224,9 +224,8 @@ fn group(grown: &Grown, report: &GrowthReport) -> Markup {
             h2 { (with_code(&name(&heading, 600))) }
             ul.marks { li.pattern { (name(&growth.pattern, 80)) } }
             dl.gist {
-                @if !growth.advice.is_empty() {
-                    (entry("Fix", &with_code(&name(&growth.advice, 2000))))
-                }
+                @let fix = growth.fix();
+                @if !fix.is_empty() { (entry("Fix", &with_code(&name(&fix, 2000)))) }
                 (entry("Held", &name(&held, 400)))
                 @if let Some(share) = share(grown, report) { (entry("Share", &share)) }
                 @if rest.is_some() { (entry("Owner", &with_code(&name(&growth.owner, 600)))) }
@@ -234,6 +233,8 @@ fn group(grown: &Grown, report: &GrowthReport) -> Markup {
                     (entry("Allocated at", &name(line, 300)))
                 }
             }
+            @if growth.added_at.len() > 1 { p { "Any of these lines may add to it." } }
+            @for source in &growth.added_at { (own_code(source)) }
             @if is_its_own(grown, report) { (history(grown)) }
         }
     }

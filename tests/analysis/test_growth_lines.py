@@ -1,0 +1,211 @@
+"""The lines that add to what grows, in programs of one and of several files."""
+
+from __future__ import annotations
+
+import json
+import os
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.marks import needs_torch
+from support.processes import python
+
+pytestmark = needs_torch
+
+RUN = """
+import json, sys, torch, cyclescope
+sys.path.insert(0, {folder!r})
+import program
+monitor = cyclescope.LeakMonitor(every=1, devices="any", min_bytes=0)
+step = program.begin()
+with monitor:
+    for number in range(40):
+        step(number)
+        monitor.step()
+print(json.dumps([(it.owner, [line.marked for line in it.added_at]) for it in monitor.found]))
+print(monitor.found[0].to_text() if monitor.found else "")
+"""
+
+PROGRAMS = {
+    "an attribute": """
+class Trainer:
+    def __init__(self):
+        self.outputs = []
+
+    def step(self, number):
+        self.outputs.append(torch.zeros(500))  # here
+
+class Other:
+    def step(self):
+        self.outputs.append(torch.ones(3))
+
+def begin():
+    return Trainer().step
+""",
+    "an attribute of a base class, filled by another object": """
+class Base:
+    def __init__(self):
+        self.outputs = []
+
+    def collect(self, output):
+        self.outputs.append(output)  # here
+
+class Trainer(Base):
+    pass
+
+def begin():
+    trainer = Trainer()
+    return lambda number: trainer.collect(torch.zeros(500))
+""",
+    "one of two lines": """
+class Trainer:
+    def __init__(self):
+        self.outputs = {}
+
+    def step(self, number):
+        if number % 2:
+            self.outputs[number] = torch.zeros(500)  # here
+        else:
+            self.outputs.update({number: torch.zeros(500)})  # here
+
+def begin():
+    return Trainer().step
+""",
+    "what is behind a key": """
+class Trainer:
+    def __init__(self):
+        self.meters = {"loss": [], "rate": []}
+
+    def step(self, number):
+        self.meters["loss"].append(torch.zeros(500))  # here
+        self.meters["rate"].append(number)
+
+def begin():
+    return Trainer().step
+""",
+    "a variable that has the container": """
+class Trainer:
+    def __init__(self):
+        self.outputs = []
+
+    def step(self, number):
+        outputs = self.outputs
+        outputs.append(torch.zeros(500))  # here
+
+def begin():
+    return Trainer().step
+""",
+    "a variable of the module": """
+OUTPUTS = []
+
+def other():
+    OUTPUTS = []
+    OUTPUTS.append(torch.ones(3))
+
+def step(number):
+    OUTPUTS.append(torch.zeros(500))  # here
+
+def begin():
+    return step
+""",
+    "a class attribute": """
+class Sample:
+    instances = []
+
+    def __init__(self):
+        self.value = torch.zeros(500)
+        Sample.instances.append(self)  # here
+
+def begin():
+    return lambda number: Sample()
+""",
+    "a tensor that becomes longer": """
+class Decoder:
+    def __init__(self):
+        self.past = torch.zeros(1, 500)
+
+    def step(self, number):
+        new = torch.zeros(1, 500)
+        self.past = torch.cat([self.past, new])  # here
+
+def begin():
+    return Decoder().step
+""",
+    "what a library's class may fill": """
+class History(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.items = []
+
+    def forward(self, number):
+        add = getattr(self.items, "append")
+        add(torch.zeros(500))
+
+def other(history):
+    history.items.append(torch.zeros(500))
+
+def begin():
+    return History()
+""",
+    "too many": """
+class Trainer:
+    def __init__(self):
+        self.outputs = []
+
+    def step(self, number):
+        if number % 4 == 0:
+            self.outputs.append(torch.zeros(500))
+        elif number % 4 == 1:
+            self.outputs.append(torch.zeros(500))
+        elif number % 4 == 2:
+            self.outputs.append(torch.zeros(500))
+        else:
+            self.outputs.append(torch.zeros(500))
+
+def begin():
+    return Trainer().step
+""",
+}
+
+
+def watched(folder: Path, **files: str) -> tuple[list[list[Any]], str]:
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(f"import torch\n{text}", encoding="utf-8")
+    program = textwrap.dedent(RUN).format(folder=str(folder))
+    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
+    done = python("-c", program, env=os.environ | {"PYTHONPATH": path}, check=True)
+    found, _, text = done.stdout.partition("\n")
+    return json.loads(found), text
+
+
+@pytest.mark.parametrize("case", PROGRAMS)
+def test_the_lines_that_add_to_it_are_named(case: str, tmp_path: Path) -> None:
+    source = PROGRAMS[case]
+    ((_, lines),), text = watched(tmp_path, program=source)
+    numbered = enumerate(f"import torch\n{source}".splitlines(), 1)
+    wanted = [number for number, line in numbered if "# here" in line]
+    assert lines == wanted
+    places = " or ".join(f"{tmp_path / 'program.py'}:{line}" for line in wanted)
+    fix = " ".join(text.split()).partition("Fix: ")[2]
+    if wanted:
+        assert fix.startswith(f"{places}: ")
+    else:
+        assert str(tmp_path) not in fix
+
+
+def test_a_variable_of_another_module_is_filled_by_its_name(tmp_path: Path) -> None:
+    program = """
+import config
+from config import LATER
+
+def begin():
+    def step(number):
+        config.OUTPUTS.append(torch.zeros(500))
+        LATER.append(torch.zeros(700))
+    return step
+"""
+    found, _ = watched(tmp_path, config="OUTPUTS = []\nLATER = []\n", program=program)
+    assert sorted(found) == [["module `config` → `LATER`", [9]], ["module `config` → `OUTPUTS`", [8]]]
