@@ -68,10 +68,10 @@ __all__ = [
     "heap",
     "human_bytes",
     "ignore",
-    "is_full_pipe",
     "ignored",
     "is_backward_running",
     "is_distributed",
+    "is_full_pipe",
     "known_leaks",
     "look",
     "memory_in_use",
@@ -81,9 +81,9 @@ __all__ = [
     "next_signal",
     "patterns",
     "redact",
-    "relieve_teller",
     "redacts",
     "register_framework",
+    "relieve_teller",
     "select",
     "shown_name",
     "shown_place",
@@ -1203,6 +1203,7 @@ def disarm_signal(restore: bool) -> None:
 
 def is_full_pipe(file: int) -> bool:
     """Whether it is a pipe into which a message cannot be written without waiting for a reader."""
+
 def end_by_interrupt() -> None:
     """Have an interrupt end the process once the interpreter has come to its end."""
 
@@ -1255,6 +1256,7 @@ def unseen_collections() -> int | None: ...
 def uninspected_collections() -> int: ...
 def relieve_teller(is_relieved: bool) -> None:
     """Have :func:`next_delivery` return None from now on, or no longer."""
+
 def drop_deliveries() -> None: ...
 def patterns() -> list[tuple[str, str]]: ...
 def explanations() -> list[tuple[str, list[tuple[str, str]]]]: ...

@@ -62,6 +62,16 @@ struct Open<'a> {
     wanted: usize,
 }
 
+impl Accumulator {
+    /// Takes what another object has.
+    fn take(&mut self, other: Self) {
+        self.members.extend(other.members);
+        if let Some(alike) = self.alike.as_mut().filter(|_| self.node != other.node) {
+            alike.nodes.push(other.node);
+        }
+    }
+}
+
 impl Open<'_> {
     fn of(&self, members: &[u32]) -> Vec<usize> {
         let members = members.iter().map(|&at| at as usize);
@@ -168,6 +178,7 @@ impl Live<'_> {
             wanted: FEW,
         };
         let lengths = paths.lengths();
+        let known_containers = self.containers_among(inspector, paths, known);
         let mut accumulators = Vec::new();
         for level in 0..LEVELS {
             let mut above = self.referrers(paths, &reaching);
@@ -205,34 +216,22 @@ impl Live<'_> {
                     });
                 }
             }
-            let known_containers = known.iter().copied();
-            let known_containers: FxHashSet<u32> = known_containers
-                .filter(|&it| self.has_items(inspector, paths, it))
-                .collect();
+            // What was told to have more and more of these has what this one holds too.
+            let is_told = |node| {
+                told_by_container.contains(&node)
+                    || self.container_above(node, &known_containers).is_some()
+            };
             for (node, _) in order {
                 // Those equally far away: an object of a chain leads to one more at each level.
                 let has_most_ages = open.are_of_most_ages(&open.of(&above[&node]));
                 let kept = open.of(&reached[&node]);
-                let mut before = accumulators.iter_mut();
-                if let Some(accumulator) = before.find(|it: &&mut Accumulator| it.node == node) {
-                    accumulator.members.extend(open.close(node, kept).members);
-                } else if has_most_ages
-                    && !known.contains(&node)
-                    && let Some(at) = self.one_of_alike(inspector, frameworks, &accumulators, node)
+                let may_be_told = has_most_ages && !known.contains(&node);
+                if let Some(at) =
+                    self.place_of(inspector, frameworks, &accumulators, node, may_be_told)
                 {
-                    // A variable refers to it as well.
-                    let more = open.close(node, kept).members;
-                    accumulators[at].members.extend(more);
-                    if let Some(alike) = &mut accumulators[at].alike {
-                        alike.nodes.push(node);
-                    }
-                } else if has_most_ages
-                    && !known.contains(&node)
-                    && self.container_above(node, &known_containers).is_some()
-                {
-                    // What was told to have more and more of these has what this one holds too.
-                } else if has_most_ages && !told_by_container.contains(&node)
-                    || known.contains(&node) && !kept.is_empty()
+                    let more = open.close(node, kept);
+                    accumulators[at].take(more);
+                } else if may_be_told && !is_told(node) || known.contains(&node) && !kept.is_empty()
                 {
                     accumulators.push(open.close(node, kept));
                 }
@@ -397,6 +396,18 @@ impl Live<'_> {
         }
     }
 
+    /// Those of some objects that are containers of the program's.
+    fn containers_among(
+        &self,
+        inspector: &Inspector,
+        paths: &ShortestPaths,
+        known: &FxHashSet<u32>,
+    ) -> FxHashSet<u32> {
+        let known = known.iter().copied();
+        let containers = known.filter(|&it| self.has_items(inspector, paths, it));
+        containers.collect()
+    }
+
     /// Of some containers the nearest that holds an object, on whatever way, and the object by which it does.
     fn container_above(&self, node: u32, containers: &FxHashSet<u32>) -> Option<(u32, u32)> {
         if containers.is_empty() {
@@ -419,15 +430,20 @@ impl Live<'_> {
         None
     }
 
-    /// The number of the accumulator that stands for objects of which this is one more: of their type, in their container,
-    /// by their name.
-    fn one_of_alike(
+    /// The number of the accumulator that has an object, or, if `may_be_like`, that stands for objects of which it is one more:
+    /// of their type, in their container, by their name. A variable may refer to it as well.
+    fn place_of(
         &self,
         inspector: &Inspector,
         frameworks: &Frameworks,
         accumulators: &[Accumulator],
         node: u32,
+        may_be_like: bool,
     ) -> Option<usize> {
+        let known = accumulators.iter().position(|it| it.node == node);
+        if known.is_some() || !may_be_like {
+            return known;
+        }
         let ty = |node: u32| self.object(node).map(|it| it.get_type().as_ptr() as usize);
         let parts = accumulators.iter().enumerate();
         let mut parts = parts.filter_map(|(at, it)| Some((at, it.alike.as_ref()?)));

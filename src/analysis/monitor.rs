@@ -462,6 +462,7 @@ impl Inspector {
         findings: Vec<Finding>,
     ) -> PyResult<Vec<Growth>> {
         let mut news: Vec<Growth> = Vec::new();
+        let mut trees = Vec::new();
         for found in findings {
             if monitor.book().has_told(&found) {
                 monitor.book().tell_part(now, found);
@@ -475,6 +476,7 @@ impl Inspector {
                 }
                 line
             });
+            trees.extend(diagnosis.is_tree.then(|| diagnosis.owner.clone()));
             let growth = monitor.book().tell(now, found, line, false);
             if !was_told {
                 news.push(growth);
@@ -484,7 +486,10 @@ impl Inspector {
         let asked = shown.then(|| Self::ask(py));
         for growth in &mut news {
             let lines = asked.as_ref().map(|asked| {
-                let mut lines = py.detach(|| adding(&growth.owner, &asked.program));
+                let mut lines = match trees.contains(&growth.owner) {
+                    true => Vec::new(),
+                    false => py.detach(|| adding(&growth.owner, &asked.program)),
+                };
                 lines.iter_mut().for_each(|it| name_cell(it, &asked.cells));
                 lines
             });

@@ -223,21 +223,16 @@ impl<'py> Look<'_, 'py> {
             let ages = accumulator.members.iter().filter_map(|&at| found[at].1);
             let in_window = ages.clone().count();
             let ages = ages.max();
-            let mut owner = self.owner(self.head_of(accumulator.node));
+            let owner = self.owner(self.head_of(accumulator.node));
             let pattern = self.pattern_of_objects(accumulator.node, &owner, nodes[0]);
-            let mut evidence = match group.weight {
+            let evidence = match group.weight {
                 1 => String::new(),
                 weight => format!("estimated from 1 in {weight} objects"),
             };
             searched += 1;
-            if let Some(alike) = &accumulator.alike {
-                (owner, evidence) = self.in_words(alike, &evidence);
-            } else if accumulator.is_tree {
-                evidence = self.in_tree(accumulator.node, &evidence);
-            } else if searched <= SEARCHED {
-                evidence = self.with_other_holder(&evidence, accumulator.node, &nodes);
-            }
-            let about = self.about(pattern, owner, nodes[0]);
+            let mut about = self.about(pattern, owner, nodes[0]);
+            let is_searched = searched <= SEARCHED;
+            let evidence = self.say_how(&accumulator, evidence, &nodes, is_searched, &mut about);
             let bytes = self.object_bytes(&nodes, (group.weight > 1).then_some(group.ty), sizes);
             Diagnosis {
                 tensors: 0,

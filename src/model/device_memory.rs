@@ -71,3 +71,11 @@ impl DeviceMemory {
         self.total.saturating_sub(self.free)
     }
 }
+
+/// Where memory is: `on cuda:0`, `in shared memory`.
+pub fn on_device(device: &str) -> String {
+    match device {
+        "pinned" | "shared" => format!("in {device} memory"),
+        _ => format!("on {device}"),
+    }
+}

@@ -93,14 +93,6 @@ fn sounds_of_vowel(noun: &str) -> bool {
     }
 }
 
-/// Where memory is: `on cuda:0`, `in shared memory`.
-pub fn on_device(device: &str) -> String {
-    match device {
-        "pinned" | "shared" => format!("in {device} memory"),
-        _ => format!("on {device}"),
-    }
-}
-
 /// A number with its noun: `1 object`, `1,000,000 objects`.
 pub fn counted(number: u64, one: &str, many: &str) -> String {
     format!(

@@ -6,8 +6,9 @@ use graphviz_rust::dot_structures::{
 };
 use graphviz_rust::printer::{DotPrinter, PrinterContext};
 
+use crate::model::device_memory::on_device;
 use crate::model::report::{Edge, EdgeRole, Leak, Node, NodeKind, Report};
-use crate::model::words::{counted, element_type, human_bytes, name, on_device, short_location};
+use crate::model::words::{counted, element_type, human_bytes, name, short_location};
 
 /// Names longer than this are shortened in their middle.
 const NAME: usize = 60;

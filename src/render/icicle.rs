@@ -10,8 +10,9 @@ use std::collections::BinaryHeap;
 use serde::Serialize;
 
 use crate::device::is_host;
+use crate::model::device_memory::on_device;
 use crate::model::heap::{Buffer, Category, Heap};
-use crate::model::words::{counted, grouped, name, on_device, place_within};
+use crate::model::words::{counted, grouped, name, place_within};
 
 /// Number of categories.
 const KINDS: usize = Category::ALL.len();

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
+use crate::model::device_memory::on_device;
 use crate::model::heap::Device;
 use crate::model::retention::{Keeper, Kept, Retention, RootKind};
-use crate::model::words::{counted, human_bytes, on_device};
+use crate::model::words::{counted, human_bytes};
 
 /// The allocator's count beside what is visible; `None` where it does not say.
 pub fn allocator(device: &Device) -> Option<String> {

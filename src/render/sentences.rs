@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 
 use crate::capture::is_library_file;
+use crate::model::device_memory::on_device;
 use crate::model::graph::{Node, NodeKind};
 use crate::model::report::{Buffer, Cut, GRADIENT, Leak, Library, Location, Occurrence};
 use crate::model::shared::{OTHERS, SETS};
 use crate::model::words::{
-    a, brief, buffer_count, counted, element_type, grouped, human_bytes, name, on_device, one_of,
-    utc,
+    a, brief, buffer_count, counted, element_type, grouped, human_bytes, name, one_of, utc,
 };
 
 /// Names longer than this are shortened in their middle.

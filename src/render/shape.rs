@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 
 use super::stacks::{Held, Rest, Step as Drawn};
 use super::subgraph::Fold;
+use crate::model::device_memory::on_device;
 use crate::model::report::{Buffer, Hop, Leak, Location, Node, NodeKind, Step};
-use crate::model::words::{
-    counted, element_type, human_bytes, name, on_device, short_location, shortened,
-};
+use crate::model::words::{counted, element_type, human_bytes, name, short_location, shortened};
 
 /// How many characters a line of a box takes.
 pub const LINE: usize = 36;

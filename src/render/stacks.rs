@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
+use crate::model::device_memory::on_device;
 use crate::model::report::{Buffer, Leak};
-use crate::model::words::{element_type, human_bytes, on_device, shape_of_path, without_numbers};
+use crate::model::words::{element_type, human_bytes, shape_of_path, without_numbers};
 
 /// So many stacks are drawn one by one where only the leak itself is.
 const STACKS: usize = 5;

@@ -312,6 +312,7 @@ def test_a_variable_that_refers_to_one_of_them_makes_no_difference() -> None:
 @needs_torch
 def test_what_an_epoch_fills_is_told_as_its_container() -> None:
     results: list[Shard] = []
+    current = Shard()
 
     def step(number: int) -> None:
         if number % 40 == 0:
@@ -323,7 +324,6 @@ def test_what_an_epoch_fills_is_told_as_its_container() -> None:
         step(number)
         current = results[-1]
 
-    current = Shard()
     for function in (step, with_variable):
         results.clear()
         monitor = watched(480, function, every=2)

@@ -208,4 +208,7 @@ def begin():
     return step
 """
     found, _ = watched(tmp_path, config="OUTPUTS = []\nLATER = []\n", program=program)
-    assert sorted(found) == [["module `config` → `LATER`", [9]], ["module `config` → `OUTPUTS`", [8]]]
+    assert sorted(found) == [
+        ["module `config` → `LATER`", [9]],
+        ["module `config` → `OUTPUTS`", [8]],
+    ]

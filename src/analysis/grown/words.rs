@@ -1,8 +1,8 @@
 //! Tensors in a few words: what one is, and how much of its memory it shows.
 
 use crate::device::DeviceBuffer;
+use crate::model::device_memory::on_device;
 use crate::model::human_bytes;
-use crate::model::words::on_device;
 
 /// Evidence, and more of it.
 pub(super) fn with_more(evidence: String, more: &str) -> String {

@@ -322,13 +322,13 @@ impl<'a> Owner<'a> {
                 ..
             } => {
                 syntax.of(node) == name && syntax.is_variable(node) && {
-                    let functions = all(syntax.root()).into_iter().filter(|it| {
+                    let mut functions = all(syntax.root()).into_iter().filter(|it| {
                         let (first, last) = lines(*it);
                         it.kind() == "function_definition"
                             && (first..=last).contains(&line)
                             && is_named(syntax, *it, function)
                     });
-                    let innermost = functions.last();
+                    let innermost = functions.next_back();
                     innermost.is_some_and(|it| stands_for(syntax, node, name, Some(it)))
                 }
             }
