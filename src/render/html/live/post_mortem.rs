@@ -84,7 +84,7 @@ fn body(found: &PostMortem, owners: Option<&Owners>, looked: Looked<'_>) -> Mark
         @if !found.requested_at.is_empty() {
             (section("Requested at", &preformatted(&found.requested_at.join("\n"))))
         }
-        (findings("Containers that keep autograd graphs", &found.graphs))
+        (findings("Autograd graphs in containers: what all tensors but the newest keep", &found.graphs))
         @if let Some(owners) = owners && looked.heap.is_some_and(has_memory) { (section("Owners", &owners.figure)) }
         (findings("Largest owners", &found.owners))
         @if let Some(grew) = looked.grew.filter(|grew| !grew.found.is_empty()) { (growth::sections(grew)) }

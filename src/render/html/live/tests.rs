@@ -160,11 +160,11 @@ fn the_card_of_the_leak_comes_first_where_it_held_the_memory() {
     let page = |found: &PostMortem, looked| post_mortem(found, looked, &Process::default());
     let place = |page: &str, what: &str| page.find(what).expect(what);
     let first = page(&found, looked);
-    assert!(place(&first, "id=\"card\"") < place(&first, "Containers that keep"));
+    assert!(place(&first, "id=\"card\"") < place(&first, "Autograd graphs in containers"));
     assert!(first.contains("class=\"scissors\"") && first.contains("LEAK 1 of 1"));
     found.cycles.as_mut().expect("cycles").would_fit = Some(false);
     let last = page(&found, looked);
-    assert!(place(&last, "id=\"card\"") > place(&last, "Containers that keep"));
+    assert!(place(&last, "id=\"card\"") > place(&last, "Autograd graphs in containers"));
     assert!(!page(&found, Looked::default()).contains("id=\"card\""));
 }
 
