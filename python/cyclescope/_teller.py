@@ -34,6 +34,8 @@ _refreshers: dict[int, Callable[[], None]] = {}
 _farewells: dict[int, Callable[[], None]] = {}
 _failed: set[int] = set()
 _thread: Helper | None = None
+_relieved: Helper | None = None
+"""The thread that ends because the program forks."""
 # Reentrant: a finalizer may start a watch in the middle of starting one.
 _lock = threading.RLock()
 
@@ -99,7 +101,9 @@ def _tell_all(own: Helper) -> None:
                 return
             if not _tell_next(own):
                 if _log.is_ending:
+                    own.begin()
                     _say_farewell()
+                    own.end()
                 return
         except BaseException:
             # Not even logging was possible, for lack of memory. Later reports may succeed.
@@ -185,21 +189,29 @@ def _before_fork() -> None:
 
     Not while it delivers a report, for which no fork waits.
     """
+    global _relieved
     thread = _thread
     if thread is not None and not (thread.is_current or thread.is_alive() or thread.has_ended):
+        _relieved = thread
         _native.relieve_teller(True)
         thread.join_end(FORK_SECONDS)
 
 
 def _after_fork_in_parent() -> None:
+    global _relieved
+    thread, _relieved = _relieved, None
+    if thread is None:
+        return
+    thread.join_end(EXIT_SECONDS)
     _native.relieve_teller(False)
     with _lock:
-        if _listeners and (_thread is None or _thread.has_ended):
+        if _listeners and thread.has_ended and _thread is thread:
             _begin()
 
 
 def _after_fork_in_child() -> None:
-    global _thread, _lock
+    global _thread, _lock, _relieved
+    _relieved = None
     _native.relieve_teller(False)
     _lock = threading.RLock()
     _thread = None

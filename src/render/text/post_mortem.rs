@@ -34,7 +34,10 @@ pub fn post_mortem(found: &PostMortem) -> String {
     let roles = roles.iter().map(|(name, bytes)| size(**bytes, name));
     text += &part("Allocated memory by category", roles);
     let graphs = found.graphs.iter().take(GRAPHS).map(finding);
-    text += &part("Autograd graphs in containers: what all tensors but the newest keep", graphs);
+    text += &part(
+        "Autograd graphs in containers: what all tensors but the newest keep",
+        graphs,
+    );
     text += &part("Largest owners", found.owners.iter().map(finding));
     let growth = found.growth.iter();
     let growth = growth.map(|it| format!("  {}. {}", it.summary, it.advice));
