@@ -486,11 +486,11 @@ pub(crate) fn without_line(path: &str) -> Cow<'_, str> {
     }
 }
 
-/// True if two names are of one owner: the line of a running function, an index, and what kind of object it is make no
-/// difference, as an instance and its dictionary have one name.
+/// True if two names are of one owner: the line of a running function and what kind of object it is make no difference, as
+/// an instance and its dictionary have one name.
 pub(crate) fn same_owner(one: &str, other: &str) -> bool {
     let plain = |owner: &str| {
-        let owner = without_indices(&without_line(owner));
+        let owner = without_line(owner).into_owned();
         let last = owner.rfind(" → ").unwrap_or_default();
         let noun = owner.strip_suffix(')').and_then(|it| it.rfind(" ("));
         match noun.filter(|&start| start > last) {

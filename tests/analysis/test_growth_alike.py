@@ -343,3 +343,15 @@ def test_more_and_more_attributes_are_one_owner() -> None:
     (found,) = monitor.found
     assert "gets more and more attributes" in found.summary
     assert "has stopped growing" not in monitor.to_text()
+
+
+@needs_torch
+def test_a_few_lists_in_a_list_are_named_one_by_one() -> None:
+    parts: list[list[Any]] = [[], [], []]
+
+    def step(_: int) -> None:
+        for part in parts:
+            part.append(torch.ones(500))
+
+    found = watched(60, step).found
+    assert sorted(it.owner[-3:] for it in found) == ["[0]", "[1]", "[2]"]

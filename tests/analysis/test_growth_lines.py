@@ -86,6 +86,18 @@ class Trainer:
 def begin():
     return Trainer().step
 """,
+    "what is at an index": """
+class Trainer:
+    def __init__(self):
+        self.parts = [[], []]
+
+    def step(self, number):
+        self.parts[0].append(number)
+        self.parts[1].append(torch.zeros(500))  # here
+
+def begin():
+    return Trainer().step
+""",
     "a variable that has the container": """
 class Trainer:
     def __init__(self):

@@ -90,8 +90,12 @@ pub fn put<'s>(syntax: &Syntax, node: Node<'s>, attribute: &str) -> Option<Store
 
 /// Whether a key is that of a reference such as `['loss']`; `None` where one of them is not written in full.
 pub fn same_key(syntax: &Syntax, key: Node<'_>, edge: &str) -> Option<bool> {
-    let wanted = edge.strip_prefix("['")?.strip_suffix("']")?;
     let text = syntax.of(key);
+    let wanted = edge.strip_prefix('[')?.strip_suffix(']')?;
+    if wanted.bytes().all(|byte| byte.is_ascii_digit()) {
+        return (key.kind() == "integer").then(|| text == wanted);
+    }
+    let wanted = wanted.strip_prefix('\'')?.strip_suffix('\'')?;
     let is_plain = |text: &str| !text.contains(['\\', '…']);
     let is_whole = key.kind() == "string"
         && text.starts_with(['"', '\''])

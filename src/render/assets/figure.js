@@ -2,7 +2,7 @@
 // An interactive drawing: pointer and keyboard.
 
 /** Where the drawing would be smaller than this, it is one column. */
-const SMALL = 0.7;
+const SMALL = 0.8;
 
 /** Aspect ratio from which the facts panel goes below the drawing. */
 const FLAT = 3.4;
