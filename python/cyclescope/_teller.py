@@ -212,7 +212,6 @@ def _after_fork_in_parent() -> None:
 def _after_fork_in_child() -> None:
     global _thread, _lock, _relieved
     _relieved = None
-    _native.relieve_teller(False)
     _lock = threading.RLock()
     _thread = None
     _listeners.clear()
