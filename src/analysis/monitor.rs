@@ -488,7 +488,7 @@ impl Inspector {
             let lines = asked.as_ref().map(|asked| {
                 let mut lines = match trees.contains(&growth.owner) {
                     true => Vec::new(),
-                    false => py.detach(|| adding(&growth.owner, &asked.program)),
+                    false => py.detach(|| adding(growth, &asked.program)),
                 };
                 lines.iter_mut().for_each(|it| name_cell(it, &asked.cells));
                 lines

@@ -146,6 +146,7 @@ fn runs_other_code(text: &str) -> bool {
 pub(super) fn program(py: Python<'_>, cells: &Cells) -> Program {
     let mut files = Vec::new();
     let mut is_typed_in = false;
+    let (mut has_unread, mut main) = (false, None);
     each_module(py, &mut |name, module| {
         let name = text_of(name).unwrap_or_default();
         let Ok(names) = module.cast::<PyModule>().map(|module| module.dict()) else {
@@ -156,7 +157,14 @@ pub(super) fn program(py: Python<'_>, cells: &Cells) -> Program {
         let is_ours = name.split('.').next() == Some("cyclescope");
         let file = file_in(names.as_any()).filter(|_| !is_ours);
         let file = file.map(|file| printable(&file));
-        files.extend(file.filter(|file| file.ends_with(".py") && !is_library_file(file)));
+        has_unread |= file
+            .as_ref()
+            .is_some_and(|file| file.ends_with(".pyc") && !is_library_file(file));
+        let file = file.filter(|file| file.ends_with(".py"));
+        if name == "__main__" {
+            main.clone_from(&file);
+        }
+        files.extend(file.filter(|file| !is_library_file(file)));
     });
     files.sort_unstable();
     files.dedup();
@@ -168,7 +176,8 @@ pub(super) fn program(py: Python<'_>, cells: &Cells) -> Program {
     Program {
         files,
         cells: texts.unwrap_or_default(),
-        is_typed_in: !is_read,
+        is_typed_in: !is_read || has_unread,
+        main,
     }
 }
 

@@ -103,6 +103,18 @@ impl Classes {
         mortal.map(source).collect()
     }
 
+    /// True if a class, and all that it derives from but those of C, are in files of the program: what a library makes at run
+    /// time may say that it is from a module of the program, as the classes of `unittest.mock` do.
+    pub fn are_of_program(&mut self, builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
+        let sources = self.sources(builtins, class);
+        let is_programs = |it: &ClassSource| {
+            it.file
+                .as_deref()
+                .is_some_and(|file| !is_library_file(file))
+        };
+        !sources.is_empty() && sources.iter().all(is_programs)
+    }
+
     /// Forgets all classes.
     pub fn forget(&mut self) {
         self.by_address.clear();

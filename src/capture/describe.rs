@@ -9,7 +9,7 @@ use super::places::{
     callable_place, code_place, frame_facts, function_code, function_place, qualname,
 };
 use super::variables::suspended;
-use super::{Description, Place, is_library_file};
+use super::{Description, Place};
 use crate::cpython::attributes::first_of_kind;
 use crate::cpython::frames::variable_names;
 use crate::cpython::instances::attribute;
@@ -40,7 +40,7 @@ pub fn describe(
         _ => class.in_file.clone(),
     };
     let of_program = kind == ObjectKind::Instance
-        && (class.file.as_deref()).is_some_and(|file| !is_library_file(file));
+        && classes.are_of_program(builtins, object.get_type().as_any());
     details.push((
         "address".to_owned(),
         format!("{:#x}", object.as_ptr() as usize),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,7 @@ from support.processes import python
 pytestmark = needs_torch
 
 RUN = """
-import json, sys, torch, cyclescope
-sys.path.insert(0, {folder!r})
+import json, torch, cyclescope
 import program
 monitor = cyclescope.LeakMonitor(every=1, devices="any", min_bytes=0)
 step = program.begin()
@@ -105,7 +102,7 @@ class Trainer:
 
     def step(self, number):
         outputs = self.outputs
-        outputs.append(torch.zeros(500))  # here
+        outputs.append(torch.zeros(500))
 
 def begin():
     return Trainer().step
@@ -186,9 +183,9 @@ def begin():
 def watched(folder: Path, **files: str) -> tuple[list[list[Any]], str]:
     for name, text in files.items():
         (folder / f"{name}.py").write_text(f"import torch\n{text}", encoding="utf-8")
-    program = textwrap.dedent(RUN).format(folder=str(folder))
-    path = os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
-    done = python("-c", program, env=os.environ | {"PYTHONPATH": path}, check=True)
+    main = folder / "main.py"
+    main.write_text(RUN, encoding="utf-8")
+    done = python(main, check=True)
     found, _, text = done.stdout.partition("\n")
     return json.loads(found), text
 

@@ -1,29 +1,46 @@
 //! The lines of the program that add to what grows, found by the name that a report gives its owner.
+//!
+//! All code that can come to the owner must be known: it is named in these files and nowhere else, and what is done with it
+//! wherever it is named adds to it or hands it to nobody. Then one of the statements that add to it is what makes it grow.
 
 use std::path::Path;
 
 use tree_sitter::Node;
 
-use super::container::{added, key_of, same_key};
-use super::family::{bases, defined, name_of};
-use super::files::module_name;
+use super::container::same_key;
+use super::family::{bases, name_of};
 use super::held::last_part;
+use super::mention::{Grows, Use, is_fresh, used, whole};
 use super::reference::{shown, stands_for};
 use super::sources::{Program, Source, Sources};
-use super::stores::{bound_by, is_called, is_constant};
-use super::syntax::{Syntax, all, around, is_named, lines, scope};
+use super::stores::is_called;
+use super::syntax::{Syntax, all, around, children, is_named, lines, scope};
 use super::written::{Own, own_object};
 use crate::diagnose::case::short;
+use crate::model::growth::Growth;
 use crate::model::source::SourceLines;
 
 /// So many lines are named at most where several may add to it.
 const LINES: usize = 3;
-/// Methods that give the container behind a key, which they may make.
-const GETTERS: [&str; 2] = ["setdefault", "get"];
 /// So many classes are looked for from which one derives.
 const CLASSES: usize = 64;
-/// Classes of the standard library without attributes of their own.
-const ROOTS: [&str; 4] = ["object", "ABC", "Protocol", "Generic"];
+/// Classes that add to no attribute of another's.
+const ROOTS: [&str; 5] = ["object", "ABC", "Protocol", "Generic", "Module"];
+/// The attributes of `torch.nn.Module`.
+const OF_MODULES: &str = "_";
+/// By these a program comes to variables and attributes without their names.
+const DYNAMIC: [&str; 6] = ["exec", "eval", "globals", "locals", "vars", "__dict__"];
+const BY_NAME: [&str; 4] = ["getattr", "setattr", "delattr", "__setattr__"];
+/// Patterns of growth whose owner is a container.
+const OF_CONTAINERS: [&str; 7] = [
+    "activations-kept-by-hook",
+    "container-grows",
+    "evaluation-with-graph",
+    "exceptions-kept",
+    "graph-retained",
+    "kept-with-graph",
+    "model-copies",
+];
 
 /// What grows: a variable or an attribute, or what is behind these keys of it.
 #[derive(Debug, PartialEq)]
@@ -50,42 +67,86 @@ enum Named<'a> {
     },
 }
 
-/// The lines of a program that add to an owner, or replace it by what is made of it; none if these may not be all, or are
-/// too many to be named.
-pub fn adding(owner: &str, program: &Program) -> Vec<SourceLines> {
-    let Some(owner) = Owner::parse(owner) else {
+/// The files of a program, and the owner that is named in them.
+struct Search<'a, 's> {
+    owner: &'a Owner<'a>,
+    grows: Grows,
+    program: &'a Program,
+    sources: &'a [Source<'s>],
+}
+
+/// Where the code of the files is not all that may add to it.
+struct Unknown;
+
+/// The lines of a program of which one adds to an owner; none if other code may, or if they are many.
+pub fn adding(growth: &Growth, program: &Program) -> Vec<SourceLines> {
+    let grows = match growth.pattern.as_str() {
+        "tensor-grows" => Grows::Length,
+        "objects-accumulate" => Grows::Objects,
+        pattern if OF_CONTAINERS.contains(&pattern) => Grows::Tensors,
+        _ => return Vec::new(),
+    };
+    let is_read = program.main.is_some() || !program.cells.is_empty();
+    let Some(owner) = Owner::parse(&growth.owner).filter(|_| is_read) else {
         return Vec::new();
     };
     let mut sources = Sources::new(program);
-    let Some(mut files) = sources.load_all_having(&[owner.name()]) else {
+    if sources.have_changed() || DYNAMIC.iter().any(|word| sources.may_have(word)) {
+        return Vec::new();
+    }
+    let Some(files) = owner.files(&mut sources) else {
         return Vec::new();
     };
-    if let Named::Attribute { class, .. } = owner.named {
-        let Some(others) = sources.load_all_having(&[class]) else {
-            return Vec::new();
-        };
-        files.extend(others);
-        files.sort_unstable();
-        files.dedup();
-    }
     let all = sources.of(&files);
-    let mut found: Vec<(Source<'_>, Node<'_>)> = all
-        .iter()
-        .flat_map(|&source| {
-            owner
-                .in_file(source, &all)
-                .into_iter()
-                .map(move |it| (source, it))
-        })
-        .collect();
+    let search = Search {
+        owner: &owner,
+        grows,
+        program,
+        sources: &all,
+    };
+    let Ok(mut found) = search.found() else {
+        return Vec::new();
+    };
     found.dedup_by_key(|(source, node)| (source.file, lines(*node).0));
-    if found.len() > LINES || !owner.is_known(&found, &all) {
+    if found.len() > LINES {
         return Vec::new();
     }
+    let methods = found.iter().filter_map(|(source, node)| {
+        let function = around(*node, &["function_definition"])?;
+        Some(
+            source
+                .syntax
+                .of(function.child_by_field_name("name")?)
+                .to_owned(),
+        )
+    });
+    let methods: Vec<String> = methods.collect();
     let shown = found
         .iter()
         .map(|(source, node)| shown(source.syntax, *node, source.file));
-    shown.collect::<Option<_>>().unwrap_or_default()
+    let shown: Vec<SourceLines> = shown.collect::<Option<_>>().unwrap_or_default();
+    let is_one = methods.iter().all(|it| search.is_one(it));
+    match !is_one || methods.iter().any(|it| is_replaced(it, &mut sources)) {
+        true => Vec::new(),
+        false => shown,
+    }
+}
+
+/// True if the program gives an attribute the name of a function, by which another may be called in its place.
+fn is_replaced(function: &str, sources: &mut Sources) -> bool {
+    let Some(files) = sources.load_all_having(&[function]) else {
+        return true;
+    };
+    sources.of(&files).iter().any(|source| {
+        let nodes = all(source.syntax.root()).into_iter();
+        nodes.filter(|it| it.kind() == "assignment").any(|it| {
+            let target = it.child_by_field_name("left");
+            target.is_some_and(|it| {
+                let name = it.child_by_field_name("attribute");
+                name.is_some_and(|name| source.syntax.of(name) == function)
+            })
+        })
+    })
 }
 
 impl<'a> Owner<'a> {
@@ -140,205 +201,267 @@ impl<'a> Owner<'a> {
         }
     }
 
-    /// False for an attribute to which the code of a library may add: where nothing but other objects' code does in the
-    /// program, that may be about another attribute of the name.
-    fn is_known(&self, found: &[(Source<'_>, Node<'_>)], sources: &[Source<'_>]) -> bool {
-        let Named::Attribute { class, name } = self.named else {
-            return true;
-        };
-        let is_whole = ancestors(class, sources).is_some_and(|(_, is_whole)| is_whole);
-        is_whole
-            || found.iter().any(|(source, node)| {
-                let syntax = source.syntax;
-                all(*node).into_iter().any(|it| {
-                    it.kind() == "attribute"
-                        && is_called(syntax, it, name)
-                        && self.is_own(syntax, it, sources) == Some(true)
-                })
-            })
-    }
-
-    /// Whether an attribute of the name is of the object that a method of a class has: of the owner's class, or of another.
-    fn is_own(&self, syntax: &Syntax, attribute: Node<'_>, sources: &[Source<'_>]) -> Option<bool> {
-        let Named::Attribute { class, .. } = self.named else {
-            return None;
-        };
-        let holder = attribute.child_by_field_name("object")?;
-        let base = match own_object(syntax, attribute, syntax.of(holder)) {
-            Own::Object(own) | Own::Class(own) => name_of(syntax, own),
-            // `Other.items`
-            Own::No => {
-                let name = syntax.of(holder);
-                let mut all = sources.iter();
-                all.any(|it| !defined(it.syntax, name).is_empty())
-                    .then_some(name)?
-            }
-        };
-        Some(derives(class, base, sources))
-    }
-
-    /// What adds to it in a file, the expressions in their order.
-    fn in_file<'s>(&self, source: Source<'s>, sources: &[Source<'s>]) -> Vec<Node<'s>> {
-        if !self.may_be_in(source, sources) {
-            return Vec::new();
+    /// The files that have its name, and that of its class.
+    fn files(&self, sources: &mut Sources) -> Option<Vec<String>> {
+        let mut files = sources.load_all_having(&[self.name()])?;
+        if let Named::Attribute { class, .. } = self.named {
+            files.extend(sources.load_all_having(&[class])?);
+            files.sort_unstable();
+            files.dedup();
         }
-        let syntax = source.syntax;
-        let nodes = all(syntax.root());
-        // A variable that has the container is as good as its name.
-        let aliases: Vec<Node<'s>> = nodes
-            .iter()
-            .filter(|it| it.kind() == "assignment")
-            .filter(|it| {
-                let value = it.child_by_field_name("right");
-                value.is_some_and(|value| self.is_it(source, sources, value))
-            })
-            .filter_map(|it| it.child_by_field_name("left"))
-            .filter(|it| it.kind() == "identifier")
-            .collect();
-        let is_alias = |container: Node<'s>| {
-            container.kind() == "identifier"
-                && aliases.iter().any(|it| {
-                    syntax.of(*it) == syntax.of(container) && scope(*it) == scope(container)
-                })
-        };
-        let adds = |node: &Node<'s>| {
-            if let Some((container, value)) = added(syntax, *node) {
-                return !is_constant(value)
-                    && (self.is_it(source, sources, container) || is_alias(container));
-            }
-            self.is_remade(source, sources, *node)
-        };
-        nodes.into_iter().filter(adds).collect()
-    }
-
-    /// True for an assignment to it of what is made of it: `past = torch.cat([past, new])`.
-    fn is_remade(&self, source: Source<'_>, sources: &[Source<'_>], node: Node<'_>) -> bool {
-        if node.kind() != "assignment" {
-            return false;
-        }
-        let target = node.child_by_field_name("left");
-        let target = target.filter(|it| self.is_it(source, sources, *it));
-        let value = target.and_then(bound_by).and_then(|(_, value)| value);
-        let is_it = |part: Node<'_>| self.is_it(source, sources, part);
-        value.is_some_and(|value| all(value).into_iter().any(is_it))
-    }
-
-    /// False for a file that has no variable of the owner's.
-    fn may_be_in(&self, source: Source<'_>, sources: &[Source<'_>]) -> bool {
-        let binds = |source: &Source<'_>, name| {
-            let bindings = source.syntax.bindings(source.syntax.root(), name);
-            bindings.into_iter().any(|it| scope(it).is_none())
-        };
-        match self.named {
-            Named::Attribute { .. } => true,
-            Named::Local { file, .. } => source.file.rsplit(['/', '\\']).next() == Some(file),
-            Named::Global {
-                module: "__main__",
-                name,
-            } => {
-                // Any file may be the script: the only one that has such a variable, or the cells of a notebook.
-                let mut others = sources.iter().filter(|it| it.file != source.file);
-                source.is_cell || binds(&source, name) && !others.any(|it| binds(it, name))
-            }
-            Named::Global { module, name } if is_elsewhere(source, module) => {
-                let module = last_part(module);
-                let is_import = |it: &Node<'_>| {
-                    let import = around(*it, &["import_from_statement"]);
-                    let from = import.and_then(|it| it.child_by_field_name("module_name"));
-                    from.is_some_and(|it| last_part(source.syntax.of(it)) == module)
-                };
-                let syntax = source.syntax;
-                let imports = syntax.bindings(syntax.root(), name);
-                imports.iter().any(is_import) || syntax.has_word(module)
-            }
-            Named::Global { name, .. } => binds(&source, name),
-        }
-    }
-
-    /// True for an expression that is the owner.
-    fn is_it(&self, source: Source<'_>, sources: &[Source<'_>], expression: Node<'_>) -> bool {
-        let syntax = source.syntax;
-        let (mut at, mut keys) = (expression, Vec::new());
-        loop {
-            let (below, key) = match at.kind() {
-                "subscript" => (at.child_by_field_name("value"), key_of(at)),
-                "call" => {
-                    let function = at.child_by_field_name("function");
-                    let name = function.and_then(|it| it.child_by_field_name("attribute"));
-                    if !name.is_some_and(|name| GETTERS.contains(&syntax.of(name))) {
-                        break;
-                    }
-                    let arguments = at.child_by_field_name("arguments");
-                    let below = function.and_then(|it| it.child_by_field_name("object"));
-                    (below, arguments.and_then(|it| it.named_child(0)))
-                }
-                _ => break,
-            };
-            let (Some(below), Some(key)) = (below, key) else {
-                return false;
-            };
-            keys.push(key);
-            at = below;
-        }
-        keys.reverse();
-        let same =
-            |(key, wanted): (&Node<'_>, &&str)| same_key(syntax, *key, wanted) != Some(false);
-        keys.len() == self.keys.len()
-            && keys.iter().zip(&self.keys).all(same)
-            && self.is_named(source, sources, at)
-    }
-
-    /// True for the variable or attribute itself.
-    fn is_named(&self, source: Source<'_>, sources: &[Source<'_>], node: Node<'_>) -> bool {
-        let syntax = source.syntax;
-        match self.named {
-            Named::Attribute { name, .. } => {
-                if node.kind() != "attribute" || !is_called(syntax, node, name) {
-                    return false;
-                }
-                self.is_own(syntax, node, sources) != Some(false)
-            }
-            Named::Global { module, name } if is_elsewhere(source, module) => {
-                // `from module import name`, or `module.name`
-                let module = last_part(module);
-                match node.kind() {
-                    "attribute" => {
-                        let holder = node.child_by_field_name("object");
-                        is_called(syntax, node, name)
-                            && holder.is_some_and(|it| last_part(syntax.of(it)) == module)
-                    }
-                    _ => syntax.of(node) == name && stands_for(syntax, node, name, None),
-                }
-            }
-            Named::Global { name, .. } => {
-                syntax.of(node) == name
-                    && syntax.is_variable(node)
-                    && stands_for(syntax, node, name, None)
-            }
-            Named::Local {
-                function,
-                line,
-                name,
-                ..
-            } => {
-                syntax.of(node) == name && syntax.is_variable(node) && {
-                    let mut functions = all(syntax.root()).into_iter().filter(|it| {
-                        let (first, last) = lines(*it);
-                        it.kind() == "function_definition"
-                            && (first..=last).contains(&line)
-                            && is_named(syntax, *it, function)
-                    });
-                    let innermost = functions.next_back();
-                    innermost.is_some_and(|it| stands_for(syntax, node, name, Some(it)))
-                }
-            }
-        }
+        Some(files)
     }
 }
 
-/// True for a file that is not a module's own.
-fn is_elsewhere(source: Source<'_>, module: &str) -> bool {
-    module != "__main__" && module_name(Path::new(source.file)) != last_part(module)
+impl<'s> Search<'_, 's> {
+    /// The expressions that add to it.
+    fn found(&self) -> Result<Vec<(Source<'s>, Node<'s>)>, Unknown> {
+        self.check_owner()?;
+        let mut found = Vec::new();
+        for &source in self.sources {
+            for node in all(source.syntax.root()) {
+                if let Some(name) = self.mention(source, node)?
+                    && let Some(adds) = self.added(source.syntax, name)?
+                {
+                    found.push((source, adds));
+                }
+            }
+        }
+        found.dedup_by(|(one, a), (other, b)| one.file == other.file && a == b);
+        Ok(found)
+    }
+
+    /// The expression that adds to it where it is named, if one does.
+    fn added(&self, syntax: &'s Syntax, name: Node<'s>) -> Result<Option<Node<'s>>, Unknown> {
+        let (whole, keys) = whole(syntax, name);
+        let mut both = keys.iter().zip(&self.owner.keys);
+        if both.any(|(key, wanted)| same_key(syntax, *key, wanted) == Some(false)) {
+            return Ok(None);
+        }
+        let more = keys.len() as isize - self.owner.keys.len() as isize;
+        match used(syntax, whole, more, self.grows) {
+            Use::Adds(node) => Ok(Some(node)),
+            Use::Reads => Ok(None),
+            Use::Unknown => Err(Unknown),
+        }
+    }
+
+    /// Whether all that its name stands for can be known.
+    fn check_owner(&self) -> Result<(), Unknown> {
+        let is_known = match self.owner.named {
+            Named::Attribute { class, name } => {
+                let is_whole = ancestors(class, self.sources).is_some_and(|(_, is_whole)| is_whole);
+                is_whole && !name.starts_with(OF_MODULES) || is_whole && self.is_plain(class)
+            }
+            Named::Global { .. } => {
+                let mut own = self.sources.iter().filter(|it| self.is_own_file(it.file));
+                own.next()
+                    .is_some_and(|it| it.is_cell || own.next().is_none())
+            }
+            Named::Local { file, .. } => {
+                let mut own = self.sources.iter();
+                let is_it = |it: &&Source<'_>| it.file.rsplit(['/', '\\']).next() == Some(file);
+                own.by_ref()
+                    .find(is_it)
+                    .is_some_and(|it| self.function(it.syntax).is_some())
+                    && own.find(is_it).is_none()
+            }
+        };
+        match is_known {
+            true => Ok(()),
+            false => Err(Unknown),
+        }
+    }
+
+    /// True for a class that derives from none of a library.
+    fn is_plain(&self, class: &str) -> bool {
+        let names = ancestors(class, self.sources).map(|(names, _)| names);
+        names.is_some_and(|names| !names.iter().any(|it| it == "Module"))
+    }
+
+    /// True for the file of the owner's module.
+    fn is_own_file(&self, file: &str) -> bool {
+        let Named::Global { module, .. } = self.owner.named else {
+            return false;
+        };
+        if module == "__main__" {
+            let is_cell = self.program.cells.contains_key(file);
+            return is_cell || self.program.main.as_deref() == Some(file);
+        }
+        let mut folders = Path::new(file).with_extension("");
+        if folders.ends_with("__init__") {
+            folders.pop();
+        }
+        folders.ends_with(module.replace('.', "/"))
+    }
+
+    /// The function that has a local variable, if it is no parameter.
+    fn function(&self, syntax: &'s Syntax) -> Option<Node<'s>> {
+        let Named::Local {
+            function,
+            line,
+            name,
+            ..
+        } = self.owner.named
+        else {
+            return None;
+        };
+        let mut functions = all(syntax.root()).into_iter().filter(|it| {
+            let (first, last) = lines(*it);
+            it.kind() == "function_definition"
+                && (first..=last).contains(&line)
+                && is_named(syntax, *it, function)
+        });
+        let innermost = functions.next_back()?;
+        let parameters = innermost.child_by_field_name("parameters")?;
+        syntax
+            .bindings(parameters, name)
+            .is_empty()
+            .then_some(innermost)
+    }
+
+    /// The name of the owner, if a node is that.
+    fn mention(&self, source: Source<'s>, node: Node<'s>) -> Result<Option<Node<'s>>, Unknown> {
+        let syntax = source.syntax;
+        let name = self.owner.name();
+        match node.kind() {
+            // `getattr(self, name)`
+            "call" => {
+                let function = node.child_by_field_name("function");
+                let function = function.map_or("", |it| last_part(syntax.of(it)));
+                let arguments = node.child_by_field_name("arguments").map(children);
+                let is_written = |it: &Node<'_>| {
+                    it.kind() == "string" && !syntax.of(*it).starts_with(['f', 'F'])
+                };
+                let by_any = BY_NAME.contains(&function)
+                    && arguments.is_some_and(|all| !all.iter().any(is_written));
+                match by_any && matches!(self.owner.named, Named::Attribute { .. }) {
+                    true => Err(Unknown),
+                    false => Ok(None),
+                }
+            }
+            "string_content" if syntax.of(node) == name => Err(Unknown),
+            "keyword_argument" => {
+                let is_it = node
+                    .child_by_field_name("name")
+                    .is_some_and(|it| syntax.of(it) == name);
+                let value = node.child_by_field_name("value");
+                let is_new = value.is_some_and(|it| is_fresh(syntax, it));
+                let is_attribute = matches!(self.owner.named, Named::Attribute { .. });
+                match is_it && is_attribute && !is_new {
+                    true => Err(Unknown),
+                    false => Ok(None),
+                }
+            }
+            "attribute" => self.attribute(source, node),
+            "identifier" if syntax.of(node) == name && syntax.is_variable(node) => {
+                self.variable(source, node)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn attribute(&self, source: Source<'s>, node: Node<'s>) -> Result<Option<Node<'s>>, Unknown> {
+        let syntax = source.syntax;
+        if !is_called(syntax, node, self.owner.name()) {
+            return Ok(None);
+        }
+        let holder = node.child_by_field_name("object");
+        let holder = holder.map_or("", |it| syntax.of(it));
+        let own = match own_object(syntax, node, holder) {
+            Own::Object(class) | Own::Class(class) => Some(name_of(syntax, class)),
+            Own::No => None,
+        };
+        match self.owner.named {
+            Named::Attribute { class, .. } => {
+                let defined = || self.classes(holder) > 0;
+                let base = own.or_else(|| defined().then_some(holder));
+                let is_it = base.is_none_or(|base| derives(class, base, self.sources));
+                Ok(is_it.then_some(node))
+            }
+            Named::Global { module, .. } => match own {
+                Some(_) => Ok(None),
+                None if holder == module || holder == last_part(module) => Ok(Some(node)),
+                None => Err(Unknown),
+            },
+            Named::Local { .. } => Ok(None),
+        }
+    }
+
+    fn variable(&self, source: Source<'s>, node: Node<'s>) -> Result<Option<Node<'s>>, Unknown> {
+        let syntax = source.syntax;
+        let name = self.owner.name();
+        match self.owner.named {
+            Named::Attribute { class, .. } => {
+                // What stands in the body of a class is an attribute of it.
+                let body = scope(node).filter(|it| it.kind() == "class_definition");
+                let is_it =
+                    body.is_some_and(|it| derives(class, name_of(syntax, it), self.sources));
+                Ok(is_it.then_some(node))
+            }
+            Named::Local { file, .. } => {
+                let is_here = source.file.rsplit(['/', '\\']).next() == Some(file);
+                let function = self.function(syntax).filter(|_| is_here);
+                let is_it = function.is_some_and(|it| stands_for(syntax, node, name, Some(it)));
+                Ok(is_it.then_some(node))
+            }
+            Named::Global { module, .. } => {
+                if !stands_for(syntax, node, name, None) {
+                    return Ok(None);
+                }
+                if self.is_own_file(source.file) {
+                    return Ok(Some(node));
+                }
+                let bindings = syntax.bindings(syntax.root(), name);
+                let mut own = bindings.into_iter().filter(|it| scope(*it).is_none());
+                match own.next() {
+                    // From nowhere, as by `from module import *`.
+                    None => Err(Unknown),
+                    Some(binding) => {
+                        let import = around(binding, &["import_from_statement"]);
+                        let from = import.and_then(|it| it.child_by_field_name("module_name"));
+                        match from.map(|it| last_part(syntax.of(it))) {
+                            Some(from) if from == last_part(module) => Ok(Some(node)),
+                            // Another module may have it from there.
+                            Some(_) => Err(Unknown),
+                            None => Ok(None),
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// True if no two of the owner's classes have a method of this name, of which one would be called in place of the other.
+    fn is_one(&self, method: &str) -> bool {
+        let Named::Attribute { class, .. } = self.owner.named else {
+            return true;
+        };
+        let names = ancestors(class, self.sources).map_or_else(Vec::new, |(names, _)| names);
+        let all_classes = names.iter().flat_map(|it| classes(it, self.sources));
+        let having = all_classes.filter(|(syntax, class)| {
+            let nodes = all(*class).into_iter();
+            let mut methods = nodes.filter(|it| it.kind() == "function_definition");
+            methods.any(|it| scope(it) == Some(*class) && is_named(syntax, it, method))
+        });
+        method == "__init__" || having.count() < 2
+    }
+
+    fn classes(&self, name: &str) -> usize {
+        classes(name, self.sources).len()
+    }
+}
+
+/// All classes of a name.
+fn classes<'s>(name: &str, sources: &[Source<'s>]) -> Vec<(&'s Syntax, Node<'s>)> {
+    let found = sources.iter().flat_map(|source| {
+        let nodes = all(source.syntax.root()).into_iter();
+        let named = nodes.filter(|it| it.kind() == "class_definition");
+        named.map(|it| (source.syntax, it))
+    });
+    found
+        .filter(|(syntax, it)| is_named(syntax, *it, name))
+        .collect()
 }
 
 /// True if a class is another, or derives from it by what the files say.
@@ -347,33 +470,25 @@ fn derives(class: &str, base: &str, sources: &[Source<'_>]) -> bool {
         || ancestors(class, sources).is_some_and(|(names, _)| names.iter().any(|it| it == base))
 }
 
-/// The names of a class and of those that it derives from, and whether the files have them all; `None` if they do not have
-/// the class itself.
+/// The names of a class and of those that it derives from, and whether the files have each of them once; `None` if they do
+/// not have the class itself.
 fn ancestors(class: &str, sources: &[Source<'_>]) -> Option<(Vec<String>, bool)> {
     let mut names = vec![class.to_owned()];
     let (mut at, mut is_whole) = (0, true);
     while let Some(name) = names.get(at).cloned() {
-        let found: Vec<(&Syntax, Node<'_>)> = sources
-            .iter()
-            .flat_map(|it| {
-                defined(it.syntax, &name)
-                    .into_iter()
-                    .map(move |class| (it.syntax, class))
-            })
-            .collect();
-        if found.is_empty() {
-            is_whole &= ROOTS.contains(&name.as_str());
-            if at == 0 {
-                return None;
+        let found = classes(&name, sources);
+        match found[..] {
+            [] if at == 0 => return None,
+            [] => is_whole &= ROOTS.contains(&name.as_str()),
+            [(syntax, class)] => {
+                for base in bases(class) {
+                    let base = last_part(syntax.of(base)).to_owned();
+                    if !names.contains(&base) && names.len() < CLASSES {
+                        names.push(base);
+                    }
+                }
             }
-        }
-        for base in found.iter().flat_map(|(syntax, class)| {
-            let bases = bases(*class).into_iter();
-            bases.map(|base| last_part(syntax.of(base)).to_owned())
-        }) {
-            if !names.contains(&base) && names.len() < CLASSES {
-                names.push(base);
-            }
+            _ => is_whole = false,
         }
         at += 1;
     }

@@ -17,6 +17,7 @@ mod files;
 mod held;
 mod import;
 mod item;
+mod mention;
 mod place;
 mod program;
 mod project;

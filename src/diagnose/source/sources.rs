@@ -39,6 +39,8 @@ pub struct Program {
     pub cells: BTreeMap<String, String>,
     /// True if some of its code cannot be read, as what was typed into a terminal.
     pub is_typed_in: bool,
+    /// The file of `__main__`, if it has one that can be read.
+    pub main: Option<String>,
 }
 
 /// The files that were read, by their paths.
@@ -116,6 +118,22 @@ impl Sources {
     pub fn load_all_having(&mut self, words: &[&str]) -> Option<Vec<String>> {
         let files = self.imports()?.having(words);
         self.load_few(files)
+    }
+
+    /// True if a file of the program is not as it was when the program began.
+    pub fn have_changed(&self) -> bool {
+        let mut files = self.files.iter().filter(|it| !self.is_cell(it));
+        let is_changed = |file: &String| {
+            let changed = modified(file);
+            changed.is_none_or(|changed| LOADED.get().is_some_and(|&loaded| changed > loaded))
+        };
+        self.is_typed_in || files.any(is_changed)
+    }
+
+    /// False if no file of the program has a word.
+    pub fn may_have(&self, word: &str) -> bool {
+        self.imports()
+            .is_none_or(|imports| !imports.having(&[word]).is_empty())
     }
 
     fn imports(&self) -> Option<&Imports> {
