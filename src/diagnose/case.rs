@@ -73,14 +73,18 @@ impl Keeper<'_> {
         self.is_of_program() && !(self.made_by_library)(self.step)
     }
 
+    /// As [`Keeper::is_own`], also of a class without code, such as a data class: who uses the attribute is not known.
+    pub fn is_own_data(&self) -> bool {
+        self.is_own() || self.object.description.of_program && !(self.made_by_library)(self.step)
+    }
+
     /// True if the class is the program's own code, and a library set the attribute, which will use it.
     pub fn is_librarys(&self) -> bool {
         self.is_of_program() && (self.made_by_library)(self.step)
     }
 
     fn is_of_program(&self) -> bool {
-        let object = &self.object.description;
-        object.of_program || object.place.is_some() && !self.object.is_library()
+        self.object.description.place.is_some() && !self.object.is_library()
     }
 
     /// True if `node` is the instance itself, not only one like it.

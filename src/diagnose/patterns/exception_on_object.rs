@@ -64,7 +64,7 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
             classes_alike(case, step.edge),
         ),
     });
-    if !keeper.is_own() {
+    if !keeper.is_own_data() {
         return Some(finding.remedy(keeper.edge, case.removal(keeper.edge)));
     }
     let (without, text, if_raised) = match is_one {
