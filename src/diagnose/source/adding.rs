@@ -26,8 +26,6 @@ const LINES: usize = 3;
 const CLASSES: usize = 64;
 /// Classes that add to no attribute of another's.
 const ROOTS: [&str; 5] = ["object", "ABC", "Protocol", "Generic", "Module"];
-/// The attributes of `torch.nn.Module`.
-const OF_MODULES: &str = "_";
 /// By these a program comes to variables and attributes without their names.
 const DYNAMIC: [&str; 6] = ["exec", "eval", "globals", "locals", "vars", "__dict__"];
 const BY_NAME: [&str; 4] = ["getattr", "setattr", "delattr", "__setattr__"];
@@ -251,7 +249,7 @@ impl<'s> Search<'_, 's> {
         let is_known = match self.owner.named {
             Named::Attribute { class, name } => {
                 let is_whole = ancestors(class, self.sources).is_some_and(|(_, is_whole)| is_whole);
-                is_whole && !name.starts_with(OF_MODULES) || is_whole && self.is_plain(class)
+                is_whole && (!name.starts_with('_') || self.is_plain(class))
             }
             Named::Global { .. } => {
                 let mut own = self.sources.iter().filter(|it| self.is_own_file(it.file));
