@@ -25,7 +25,17 @@ const LINES: usize = 3;
 /// So many classes are looked for from which one derives.
 const CLASSES: usize = 64;
 /// Classes that add to no attribute of another's.
-const ROOTS: [&str; 5] = ["object", "ABC", "Protocol", "Generic", "Module"];
+const ROOTS: [&str; 9] = [
+    "ABC",
+    "Callback",
+    "Dataset",
+    "Generic",
+    "IterableDataset",
+    "LightningModule",
+    "Module",
+    "Protocol",
+    "object",
+];
 /// By these a program comes to variables and attributes without their names.
 const DYNAMIC: [&str; 6] = ["exec", "eval", "globals", "locals", "vars", "__dict__"];
 const BY_NAME: [&str; 4] = ["getattr", "setattr", "delattr", "__setattr__"];
@@ -81,6 +91,7 @@ pub fn adding(growth: &Growth, program: &Program) -> Vec<SourceLines> {
     let grows = match growth.pattern.as_str() {
         "tensor-grows" => Grows::Length,
         "objects-accumulate" => Grows::Objects,
+        "state-not-detached" => Grows::Graph,
         pattern if OF_CONTAINERS.contains(&pattern) => Grows::Tensors,
         _ => return Vec::new(),
     };
@@ -274,7 +285,7 @@ impl<'s> Search<'_, 's> {
     /// True for a class that derives from none of a library.
     fn is_plain(&self, class: &str) -> bool {
         let names = ancestors(class, self.sources).map(|(names, _)| names);
-        names.is_some_and(|names| !names.iter().any(|it| it == "Module"))
+        names.is_some_and(|names| !names.iter().any(|it| it.ends_with("Module")))
     }
 
     /// True for the file of the owner's module.
@@ -338,7 +349,7 @@ impl<'s> Search<'_, 's> {
                     false => Ok(None),
                 }
             }
-            "string_content" if syntax.of(node) == name => Err(Unknown),
+            "string_content" if syntax.of(node) == name && !is_slot(syntax, node) => Err(Unknown),
             "keyword_argument" => {
                 let is_it = node
                     .child_by_field_name("name")
@@ -448,6 +459,12 @@ impl<'s> Search<'_, 's> {
     fn classes(&self, name: &str) -> usize {
         classes(name, self.sources).len()
     }
+}
+
+/// True for a name in `__slots__`.
+fn is_slot(syntax: &Syntax, text: Node<'_>) -> bool {
+    let target = around(text, &["assignment"]).and_then(|it| it.child_by_field_name("left"));
+    target.is_some_and(|it| syntax.of(it) == "__slots__")
 }
 
 /// All classes of a name.

@@ -4,7 +4,7 @@ use tree_sitter::Node;
 
 use super::container::{holds_nothing, key_of};
 use super::held::last_part;
-use super::stores::is_constant;
+use super::stores::{bound_by, is_constant};
 use super::syntax::{Syntax, all, around, children, is_field};
 use super::uses::is_tested;
 
@@ -93,6 +93,8 @@ pub enum Grows {
     Objects,
     /// A tensor that becomes longer.
     Length,
+    /// The graph behind a tensor that is made of the one before. Who is given the tensor does not change what the owner is.
+    Graph,
 }
 
 /// What is done with it.
@@ -147,6 +149,9 @@ pub fn used<'s>(syntax: &'s Syntax, whole: Node<'s>, more: isize, grows: Grows) 
     let Some(parent) = whole.parent() else {
         return Use::Unknown;
     };
+    if grows == Grows::Graph {
+        return replaced(syntax, whole, more);
+    }
     match parent.kind() {
         "attribute" if is_field(parent, "object", whole) => called(syntax, parent, more, grows),
         "augmented_assignment" if is_field(parent, "left", whole) => {
@@ -177,7 +182,7 @@ pub fn used<'s>(syntax: &'s Syntax, whole: Node<'s>, more: isize, grows: Grows) 
         "for_statement" | "for_in_clause" if is_field(parent, "right", whole) => {
             iterated(syntax, parent, more)
         }
-        "binary_operator" if more >= 0 => Use::Reads,
+        "binary_operator" | "list_splat" | "dictionary_splat" if more >= 0 => Use::Reads,
         "import_from_statement" => Use::Reads,
         "dotted_name"
             if parent
@@ -336,13 +341,46 @@ fn assigned<'s>(
         (0, _) if is_part => Use::Reads,
         (0, Grows::Length) if is_joined(syntax, value, text) => Use::Adds(assignment),
         (0, Grows::Length) if !has_itself && value.kind() != "identifier" => Use::Reads,
-        (0, Grows::Tensors | Grows::Objects) if value.kind() == "binary_operator" && has_itself => {
+        (0, Grows::Tensors | Grows::Objects)
+            if matches!(value.kind(), "binary_operator" | "list" | "dictionary") && has_itself =>
+        {
             Use::Adds(assignment)
         }
         (..=0, _) if is_fresh(syntax, value) => Use::Reads,
         (1.., _) if holds_nothing(syntax, Some(value)) && grows == Grows::Tensors => Use::Reads,
         (1.., _) => Use::Adds(assignment),
         _ => Use::Unknown,
+    }
+}
+
+/// What is done with a variable or attribute that has a tensor: it is made of the tensor before, or replaced by another.
+fn replaced<'s>(syntax: &'s Syntax, whole: Node<'s>, more: isize) -> Use<'s> {
+    let Some((statement, value)) = bound_by(whole) else {
+        return match whole.parent() {
+            Some(parent) if parent.kind() == "augmented_assignment" && is_target(whole) => {
+                if more == 0 {
+                    Use::Adds(parent)
+                } else {
+                    Use::Unknown
+                }
+            }
+            Some(parent) if is_field(parent, "name", whole) => Use::Unknown,
+            _ => Use::Reads,
+        };
+    };
+    let text = syntax.of(whole);
+    let source = match statement.kind() {
+        // Of a tuple, each part may be made of it.
+        "assignment" => value.or_else(|| statement.child_by_field_name("right")),
+        _ => None,
+    };
+    match source {
+        None => Use::Unknown,
+        _ if more != 0 => Use::Unknown,
+        Some(value) if all(value).into_iter().any(|it| syntax.of(it) == text) => {
+            Use::Adds(statement)
+        }
+        Some(_) => Use::Reads,
     }
 }
 
