@@ -171,3 +171,5 @@ def test_pinned_memory_is_what_pytorch_says() -> None:
 def test_without_a_gpu_it_says_so() -> None:
     with pytest.raises(RuntimeError, match="uses none in this process; heap"):
         cyclescope.memory()
+    with pytest.raises(ValueError, match="'cpu', which is not a GPU"):
+        cyclescope.memory("cpu")

@@ -40,10 +40,10 @@ def memory(device: object = None) -> DeviceMemory:
     """
     if OFF:
         return _native.device_memory("cuda", (0, 0, _system.now()), [], [])
-    if device is not None and _name_of(device).partition(":")[0] != "cuda":
-        raise ValueError(f"device is {_name_of(device)!r}, which is not a GPU such as 'cuda:0'")
     torch = reading.imported_torch()
     if torch is None or not reading.is_using_cuda(torch):
+        if device is not None and _name_of(device).partition(":")[0] != "cuda":
+            raise ValueError(f"device is {_name_of(device)!r}, which is not a GPU such as 'cuda:0'")
         raise RuntimeError(
             "memory() divides the memory of a GPU, and PyTorch uses none in this process; "
             "heap() lists the memory that Python objects hold"
