@@ -170,6 +170,69 @@ class Agent:
 def begin():
     return Agent().step
 """,
+    "a method that makes it of the one before": """
+class Agent:
+    def __init__(self):
+        self.state = torch.zeros(64, requires_grad=True)
+        self.past = torch.zeros(1, 500)
+
+    def to(self, device):
+        self.state = self.state.to(device)
+        self.past = torch.cat([self.past, self.past])
+
+    def advance(self, seen):
+        return self.state + seen
+
+    def longer(self):
+        return torch.cat([self.past, torch.zeros(1, 500)])
+
+    def step(self, number):
+        self.state = self.advance(torch.ones(64))
+        self.past = self.longer()
+
+def begin():
+    return Agent().step
+""",
+    "a data class that is given its list": """
+from dataclasses import dataclass
+
+@dataclass
+class Record:
+    items: list
+
+    def load(self):
+        self.items.append(torch.ones(3))
+
+class Feeder:
+    def __init__(self, queue):
+        self.queue = queue
+
+    def step(self, number):
+        self.queue.append(torch.zeros(500))
+
+RECORD = None
+
+def begin():
+    global RECORD
+    shared = []
+    RECORD = Record(shared)
+    return Feeder(shared).step
+""",
+    "an attribute by a name that is computed": """
+class Trainer:
+    def __init__(self):
+        self.outputs = []
+
+    def load(self):
+        self.outputs.append(torch.ones(3))
+
+    def step(self, number):
+        name = "out" + "puts"
+        getattr(self, name, "none").append(torch.zeros(500))
+
+def begin():
+    return Trainer().step
+""",
     "a container that is handed on": """
 class Trainer:
     def __init__(self):

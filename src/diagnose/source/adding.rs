@@ -3,12 +3,13 @@
 //! All code that can come to the owner must be known: it is named in these files and nowhere else, and what is done with it
 //! wherever it is named adds to it or hands it to nobody. Then one of the statements that add to it is what makes it grow.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use tree_sitter::Node;
 
 use super::container::same_key;
-use super::family::{bases, name_of};
+use super::family::{bases, decorators, name_of};
 use super::held::last_part;
 use super::mention::{Grows, Use, is_fresh, used, whole};
 use super::reference::{shown, stands_for};
@@ -22,6 +23,8 @@ use crate::model::source::SourceLines;
 
 /// So many lines are named at most where several may add to it.
 const LINES: usize = 3;
+/// No more files than these are read for one name: a step of the program waits meanwhile.
+const FILES: usize = 32;
 /// So many classes are looked for from which one derives.
 const CLASSES: usize = 64;
 /// Classes that add to no attribute of another's.
@@ -38,7 +41,7 @@ const ROOTS: [&str; 9] = [
 ];
 /// By these a program comes to variables and attributes without their names.
 const DYNAMIC: [&str; 6] = ["exec", "eval", "globals", "locals", "vars", "__dict__"];
-const BY_NAME: [&str; 4] = ["getattr", "setattr", "delattr", "__setattr__"];
+const BY_NAME: [&str; 5] = ["getattr", "setattr", "delattr", "__setattr__", "attrgetter"];
 /// Patterns of growth whose owner is a container.
 const OF_CONTAINERS: [&str; 7] = [
     "activations-kept-by-hook",
@@ -81,7 +84,13 @@ struct Search<'a, 's> {
     grows: Grows,
     program: &'a Program,
     sources: &'a [Source<'s>],
+    /// All classes of the files, by name.
+    classes: &'a Classes<'s>,
+    /// The owner's class and those that it derives from, and whether the files have each of them once.
+    family: (Vec<String>, bool),
 }
+
+type Classes<'s> = BTreeMap<String, Vec<(&'s Syntax, Node<'s>)>>;
 
 /// Where the code of the files is not all that may add to it.
 struct Unknown;
@@ -107,11 +116,14 @@ pub fn adding(growth: &Growth, program: &Program) -> Vec<SourceLines> {
         return Vec::new();
     };
     let all = sources.of(&files);
+    let classes = classes(&all);
     let search = Search {
+        family: owner.family(&classes),
         owner: &owner,
         grows,
         program,
         sources: &all,
+        classes: &classes,
     };
     let Ok(mut found) = search.found() else {
         return Vec::new();
@@ -143,7 +155,7 @@ pub fn adding(growth: &Growth, program: &Program) -> Vec<SourceLines> {
 
 /// True if the program gives an attribute the name of a function, by which another may be called in its place.
 fn is_replaced(function: &str, sources: &mut Sources) -> bool {
-    let Some(files) = sources.load_all_having(&[function]) else {
+    let Some(files) = sources.load_few_having(function, FILES) else {
         return true;
     };
     sources.of(&files).iter().any(|source| {
@@ -210,11 +222,19 @@ impl<'a> Owner<'a> {
         }
     }
 
+    /// Of an attribute, the classes whose methods have the object as `self`.
+    fn family(&self, classes: &Classes<'_>) -> (Vec<String>, bool) {
+        match self.named {
+            Named::Attribute { class, .. } => ancestors(class, classes),
+            _ => (Vec::new(), true),
+        }
+    }
+
     /// The files that have its name, and that of its class.
     fn files(&self, sources: &mut Sources) -> Option<Vec<String>> {
-        let mut files = sources.load_all_having(&[self.name()])?;
+        let mut files = sources.load_few_having(self.name(), FILES)?;
         if let Named::Attribute { class, .. } = self.named {
-            files.extend(sources.load_all_having(&[class])?);
+            files.extend(sources.load_few_having(class, FILES)?);
             files.sort_unstable();
             files.dedup();
         }
@@ -258,9 +278,10 @@ impl<'s> Search<'_, 's> {
     /// Whether all that its name stands for can be known.
     fn check_owner(&self) -> Result<(), Unknown> {
         let is_known = match self.owner.named {
-            Named::Attribute { class, name } => {
-                let is_whole = ancestors(class, self.sources).is_some_and(|(_, is_whole)| is_whole);
-                is_whole && (!name.starts_with('_') || self.is_plain(class))
+            Named::Attribute { name, .. } => {
+                let (names, is_whole) = &self.family;
+                let is_module = names.iter().any(|it| it.ends_with("Module"));
+                *is_whole && !(name.starts_with('_') && is_module)
             }
             Named::Global { .. } => {
                 let mut own = self.sources.iter().filter(|it| self.is_own_file(it.file));
@@ -280,12 +301,6 @@ impl<'s> Search<'_, 's> {
             true => Ok(()),
             false => Err(Unknown),
         }
-    }
-
-    /// True for a class that derives from none of a library.
-    fn is_plain(&self, class: &str) -> bool {
-        let names = ancestors(class, self.sources).map(|(names, _)| names);
-        names.is_some_and(|names| !names.iter().any(|it| it.ends_with("Module")))
     }
 
     /// True for the file of the owner's module.
@@ -343,7 +358,7 @@ impl<'s> Search<'_, 's> {
                     it.kind() == "string" && !syntax.of(*it).starts_with(['f', 'F'])
                 };
                 let by_any = BY_NAME.contains(&function)
-                    && arguments.is_some_and(|all| !all.iter().any(is_written));
+                    && arguments.is_some_and(|all| !all.iter().take(2).any(is_written));
                 match by_any && matches!(self.owner.named, Named::Attribute { .. }) {
                     true => Err(Unknown),
                     false => Ok(None),
@@ -382,10 +397,9 @@ impl<'s> Search<'_, 's> {
             Own::No => None,
         };
         match self.owner.named {
-            Named::Attribute { class, .. } => {
-                let defined = || self.classes(holder) > 0;
-                let base = own.or_else(|| defined().then_some(holder));
-                let is_it = base.is_none_or(|base| derives(class, base, self.sources));
+            Named::Attribute { .. } => {
+                let base = own.or_else(|| self.classes.contains_key(holder).then_some(holder));
+                let is_it = base.is_none_or(|base| self.is_family(base));
                 Ok(is_it.then_some(node))
             }
             Named::Global { module, .. } => match own {
@@ -401,12 +415,15 @@ impl<'s> Search<'_, 's> {
         let syntax = source.syntax;
         let name = self.owner.name();
         match self.owner.named {
-            Named::Attribute { class, .. } => {
+            Named::Attribute { .. } => {
                 // What stands in the body of a class is an attribute of it.
                 let body = scope(node).filter(|it| it.kind() == "class_definition");
-                let is_it =
-                    body.is_some_and(|it| derives(class, name_of(syntax, it), self.sources));
-                Ok(is_it.then_some(node))
+                let body = body.filter(|it| self.is_family(name_of(syntax, *it)));
+                // Who makes an object of a data class may give it any container.
+                match body.is_some_and(|it| decorators(syntax, it).next().is_some()) {
+                    true => Err(Unknown),
+                    false => Ok(body.map(|_| node)),
+                }
             }
             Named::Local { file, .. } => {
                 let is_here = source.file.rsplit(['/', '\\']).next() == Some(file);
@@ -443,12 +460,8 @@ impl<'s> Search<'_, 's> {
 
     /// True if no two of the owner's classes have a method of this name, of which one would be called in place of the other.
     fn is_one(&self, method: &str) -> bool {
-        let Named::Attribute { class, .. } = self.owner.named else {
-            return true;
-        };
-        let names = ancestors(class, self.sources).map_or_else(Vec::new, |(names, _)| names);
-        let all_classes = names.iter().flat_map(|it| classes(it, self.sources));
-        let having = all_classes.filter(|(syntax, class)| {
+        let classes = self.family.0.iter().filter_map(|it| self.classes.get(it));
+        let having = classes.flatten().filter(|(syntax, class)| {
             let nodes = all(*class).into_iter();
             let mut methods = nodes.filter(|it| it.kind() == "function_definition");
             methods.any(|it| scope(it) == Some(*class) && is_named(syntax, it, method))
@@ -456,8 +469,8 @@ impl<'s> Search<'_, 's> {
         method == "__init__" || having.count() < 2
     }
 
-    fn classes(&self, name: &str) -> usize {
-        classes(name, self.sources).len()
+    fn is_family(&self, class: &str) -> bool {
+        self.family.0.iter().any(|it| it == class)
     }
 }
 
@@ -467,47 +480,39 @@ fn is_slot(syntax: &Syntax, text: Node<'_>) -> bool {
     target.is_some_and(|it| syntax.of(it) == "__slots__")
 }
 
-/// All classes of a name.
-fn classes<'s>(name: &str, sources: &[Source<'s>]) -> Vec<(&'s Syntax, Node<'s>)> {
-    let found = sources.iter().flat_map(|source| {
+/// All classes of some files, by name.
+fn classes<'s>(sources: &[Source<'s>]) -> Classes<'s> {
+    let mut found = Classes::new();
+    for source in sources {
         let nodes = all(source.syntax.root()).into_iter();
-        let named = nodes.filter(|it| it.kind() == "class_definition");
-        named.map(|it| (source.syntax, it))
-    });
+        for class in nodes.filter(|it| it.kind() == "class_definition") {
+            let name = name_of(source.syntax, class).to_owned();
+            found.entry(name).or_default().push((source.syntax, class));
+        }
+    }
     found
-        .filter(|(syntax, it)| is_named(syntax, *it, name))
-        .collect()
 }
 
-/// True if a class is another, or derives from it by what the files say.
-fn derives(class: &str, base: &str, sources: &[Source<'_>]) -> bool {
-    class == base
-        || ancestors(class, sources).is_some_and(|(names, _)| names.iter().any(|it| it == base))
-}
-
-/// The names of a class and of those that it derives from, and whether the files have each of them once; `None` if they do
-/// not have the class itself.
-fn ancestors(class: &str, sources: &[Source<'_>]) -> Option<(Vec<String>, bool)> {
+/// The names of a class and of those that it derives from, and whether the files have each of them once.
+fn ancestors(class: &str, classes: &Classes<'_>) -> (Vec<String>, bool) {
     let mut names = vec![class.to_owned()];
     let (mut at, mut is_whole) = (0, true);
     while let Some(name) = names.get(at).cloned() {
-        let found = classes(&name, sources);
-        match found[..] {
-            [] if at == 0 => return None,
-            [] => is_whole &= ROOTS.contains(&name.as_str()),
-            [(syntax, class)] => {
-                for base in bases(class) {
+        match classes.get(&name).map(Vec::as_slice) {
+            Some([(syntax, class)]) => {
+                for base in bases(*class) {
                     let base = last_part(syntax.of(base)).to_owned();
                     if !names.contains(&base) && names.len() < CLASSES {
                         names.push(base);
                     }
                 }
             }
-            _ => is_whole = false,
+            Some(_) => is_whole = false,
+            None => is_whole &= at > 0 && ROOTS.contains(&name.as_str()),
         }
         at += 1;
     }
-    Some((names, is_whole))
+    (names, is_whole)
 }
 
 #[cfg(test)]

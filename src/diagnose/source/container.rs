@@ -54,7 +54,7 @@ fn behind_containers(leak: &Leak, first: u32) -> Vec<&Object> {
 
 /// The container to which a call of a method, the assignment of an item or an operator adds, and what that adds, if it is
 /// one object that is written there.
-pub fn added<'s>(syntax: &Syntax, node: Node<'s>) -> Option<(Node<'s>, Option<Node<'s>>)> {
+fn added<'s>(syntax: &Syntax, node: Node<'s>) -> Option<(Node<'s>, Option<Node<'s>>)> {
     match node.kind() {
         "call" => {
             let method = node.child_by_field_name("function")?;

@@ -17,18 +17,17 @@ const ADDERS: [&str; 9] = [
     "extendleft",
     "insert",
     "setdefault",
+    "symmetric_difference_update",
     "update",
-    "union_update",
 ];
 /// Methods that only read, copy or take away.
-const READERS: [&str; 17] = [
+const READERS: [&str; 16] = [
     "clear",
     "copy",
     "count",
     "difference_update",
     "discard",
     "index",
-    "item",
     "items",
     "keys",
     "pop",
@@ -69,7 +68,7 @@ const FUNCTIONS: [&str; 20] = [
     "tuple",
 ];
 /// Modules whose functions keep none either.
-const MODULES: [&str; 7] = ["F", "math", "np", "numpy", "random", "statistics", "torch"];
+const MODULES: [&str; 6] = ["math", "np", "numpy", "random", "statistics", "torch"];
 /// Functions that make a longer tensor or array of several.
 const JOINING: [&str; 8] = [
     "append",
@@ -80,6 +79,18 @@ const JOINING: [&str; 8] = [
     "pad",
     "stack",
     "vstack",
+];
+/// Functions that make a tensor of nothing that was there before.
+const NEW_TENSORS: [&str; 9] = [
+    "arange",
+    "empty",
+    "full",
+    "ones",
+    "ones_like",
+    "rand",
+    "randn",
+    "zeros",
+    "zeros_like",
 ];
 /// Methods that give what is behind a key.
 const GETTERS: [&str; 2] = ["get", "setdefault"];
@@ -220,7 +231,10 @@ fn called<'s>(syntax: &'s Syntax, attribute: Node<'s>, more: isize, grows: Grows
     let arguments = call.child_by_field_name("arguments").map(children);
     let last = arguments.as_ref().and_then(|all| all.last().copied());
     if ADDERS.contains(&name) {
-        let is_one = !matches!(name, "extend" | "extendleft" | "update" | "union_update");
+        let is_one = !matches!(
+            name,
+            "extend" | "extendleft" | "symmetric_difference_update" | "update"
+        );
         return match more {
             0.. if is_one && !adds(syntax, last, grows) => Use::Reads,
             0.. => Use::Adds(call),
@@ -300,7 +314,9 @@ fn given<'s>(syntax: &'s Syntax, list: Node<'s>, more: isize) -> Use<'s> {
     let call = list.parent().filter(|it| it.kind() == "call");
     let function = call.and_then(|it| it.child_by_field_name("function"));
     let function = function.map_or("", |it| syntax.of(it));
-    let is_harmless = FUNCTIONS.contains(&function)
+    let is_builtin =
+        FUNCTIONS.contains(&function) && syntax.bindings(syntax.root(), function).is_empty();
+    let is_harmless = is_builtin
         || function
             .split_once('.')
             .is_some_and(|(module, _)| MODULES.contains(&module));
@@ -340,7 +356,7 @@ fn assigned<'s>(
         (_, Grows::Length) if more != 0 => Use::Unknown,
         (0, _) if is_part => Use::Reads,
         (0, Grows::Length) if is_joined(syntax, value, text) => Use::Adds(assignment),
-        (0, Grows::Length) if !has_itself && value.kind() != "identifier" => Use::Reads,
+        (0, Grows::Length) if is_new_tensor(syntax, value) => Use::Reads,
         (0, Grows::Tensors | Grows::Objects)
             if matches!(value.kind(), "binary_operator" | "list" | "dictionary") && has_itself =>
         {
@@ -380,8 +396,16 @@ fn replaced<'s>(syntax: &'s Syntax, whole: Node<'s>, more: isize) -> Use<'s> {
         Some(value) if all(value).into_iter().any(|it| syntax.of(it) == text) => {
             Use::Adds(statement)
         }
-        Some(_) => Use::Reads,
+        Some(value) if is_new_tensor(syntax, value) => Use::Reads,
+        // A function may make it of the one before.
+        Some(_) => Use::Unknown,
     }
+}
+
+fn is_new_tensor(syntax: &Syntax, value: Node<'_>) -> bool {
+    let function = value.child_by_field_name("function");
+    let function = function.map_or("", |it| last_part(syntax.of(it)));
+    is_constant(Some(value)) || NEW_TENSORS.contains(&function)
 }
 
 /// True for the call of a function that joins a tensor with others.

@@ -120,6 +120,12 @@ impl Sources {
         self.load_few(files)
     }
 
+    /// As [`Sources::load_all_having`] of one word; `None` too if there are more than `most`.
+    pub fn load_few_having(&mut self, word: &str, most: usize) -> Option<Vec<String>> {
+        let files = self.imports()?.having(&[word]);
+        (files.len() <= most).then(|| self.load_few(files))?
+    }
+
     /// True if a file of the program is not as it was when the program began.
     pub fn have_changed(&self) -> bool {
         let mut files = self.files.iter().filter(|it| !self.is_cell(it));
