@@ -24,7 +24,7 @@ use crate::model::source::SourceLines;
 /// So many lines are named at most where several may add to it.
 const LINES: usize = 3;
 /// No more files than these are read for one name: a step of the program waits meanwhile.
-const FILES: usize = 32;
+const FILES: usize = 12;
 /// So many classes are looked for from which one derives.
 const CLASSES: usize = 64;
 /// Classes that add to no attribute of another's.
