@@ -160,6 +160,10 @@ class Growth:
     def added_at(self) -> list[SourceLines]:
         """The program's lines that add to the owner, or the few of which one does; empty if they
         are not known."""
+    @property
+    def limited_at(self) -> list[SourceLines]:
+        """The program's lines that may limit or empty what grows. With them it is reported only
+        if it grows for ten times as long as otherwise, or beyond the limit."""
     def to_text(self) -> str:
         """What grows, what to change, how much it is, and the command that says more, in a few
         lines."""

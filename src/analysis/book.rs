@@ -1,6 +1,7 @@
 //! What the samples of a monitor have shown so far, and what was told.
 
 mod explained;
+mod limited;
 mod tell;
 mod withdrawn;
 

@@ -25,6 +25,7 @@ use crate::cpython::{Builtins, ObjectKind, dict_items, find_item};
 use crate::device::{DeviceBuffer, DeviceSelection, Frameworks};
 use crate::diagnose::cohorts::Member;
 use crate::diagnose::growth::{self, GrowthPattern};
+use crate::diagnose::source::Beside;
 use crate::graph::ShortestPaths;
 use crate::model::redact::shorten;
 use crate::model::words::{with_each_index, without_indices};
@@ -69,6 +70,8 @@ pub struct Kept {
     pub hidden: u64,
     /// The part of those that came lately that the object keeps.
     pub share: f64,
+    /// How many items it has, if it is a container.
+    pub length: Option<u64>,
 }
 
 /// What autograd does with the tensors of a group, or that they are none.
@@ -117,6 +120,8 @@ pub struct Diagnosis {
     pub is_tree: bool,
     /// `file:line` that made the example, if `tracemalloc` was tracing.
     pub site: Option<String>,
+    /// What may limit the owner.
+    pub beside: Beside,
 }
 
 /// The arrays of a container.
@@ -285,6 +290,7 @@ impl<'a, 'py> Look<'a, 'py> {
                 bytes,
                 hidden,
                 share: own as f64 / lately.max(1) as f64,
+                length: self.items_of(holder),
             };
             if known.contains(&holder) {
                 keep.push(keeps);
@@ -311,6 +317,7 @@ impl<'a, 'py> Look<'a, 'py> {
                         false => self.memory_of(&nodes).1,
                     },
                     keeps,
+                    beside: self.beside(holder),
                     ..about
                 });
             }
@@ -406,6 +413,7 @@ impl<'a, 'py> Look<'a, 'py> {
             example: example_of(last),
             device: last.device.clone(),
             pointer: last.pointer,
+            beside: self.beside(node),
             ..Diagnosis::default()
         })
     }

@@ -175,6 +175,7 @@ impl Look<'_, '_> {
                 bytes,
                 hidden,
                 share: window.len() as f64 / lately.max(1) as f64,
+                ..Kept::default()
             };
             if group.known.contains(&cause) {
                 keep.push(keeps);

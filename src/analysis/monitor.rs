@@ -1,6 +1,7 @@
 //! What grows with the number of steps: groups of tensors, types of objects, containers.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
@@ -18,7 +19,7 @@ use crate::cpython::sizes::Sizes;
 use crate::device::DeviceSelection;
 use crate::diagnose::cohorts::{NEEDED, WARM_UP};
 use crate::diagnose::growth::ACTIVATION_ON_MODULE;
-use crate::diagnose::source::adding;
+use crate::diagnose::source::{adding, limiting};
 use crate::model::cells::name_cell;
 use crate::model::growth::{Counters, Grown, Growth, GrowthReport, Sample as Size};
 use crate::model::redact::shorten;
@@ -80,7 +81,7 @@ impl Monitor {
     /// The growing groups, as they were when first told.
     pub fn found(&self) -> Vec<Growth> {
         let book = self.book();
-        let whole = book.left().filter(|told| !told.is_part);
+        let whole = book.left().filter(|it| !it.is_part && it.limit.is_none());
         whole.map(|told| told.growth.clone()).collect()
     }
 
@@ -127,7 +128,12 @@ impl Monitor {
                 }
             }
         }
-        found.sort_by_key(|grown| std::cmp::Reverse(grown.explains));
+        found.sort_by_key(|grown| Reverse(grown.explains));
+        let is_limited = |it: &Grown| {
+            let mut limited = book.left().filter(|told| told.limit.is_some());
+            limited.any(|told| !told.is_part && told.growth.is_same(&it.growth))
+        };
+        let (limited, found) = found.into_iter().partition(is_limited);
         let withdrawn = |has_stopped| {
             book.cleared()
                 .filter(move |it| it.has_stopped == has_stopped)
@@ -137,7 +143,11 @@ impl Monitor {
             needed: NEEDED as u64,
             known_from: rest.known_from + missing.saturating_sub(1) * rest.every,
             found,
-            cleared: withdrawn(false).map(|told| told.growth.clone()).collect(),
+            limited,
+            cleared: withdrawn(false)
+                .filter(|told| told.limit.is_none())
+                .map(|told| told.growth.clone())
+                .collect(),
             stopped: withdrawn(true).map(grown).collect(),
             untold: book.untold_objects(),
             counters: book.counters.clone(),
@@ -249,10 +259,9 @@ impl Inspector {
         findings.extend(self.objects(py, monitor, now)?);
         findings.extend(self.containers_of_atoms(py, atoms)?);
         findings.extend(monitor.book().of_process());
-        Ok(News {
-            told: self.tell(py, monitor, now, line_of, findings)?,
-            cleared,
-        })
+        let mut told = monitor.book().beyond_limit(now);
+        told.extend(self.tell(py, monitor, now, line_of, findings)?);
+        Ok(News { told, cleared })
     }
 
     /// Counts once more what those keep that were told, as a monitor ends.
@@ -462,7 +471,7 @@ impl Inspector {
         findings: Vec<Finding>,
     ) -> PyResult<Vec<Growth>> {
         let mut news: Vec<Growth> = Vec::new();
-        let mut trees = Vec::new();
+        let (mut trees, mut beside) = (Vec::new(), HashMap::new());
         for found in findings {
             if monitor.book().has_told(&found) {
                 monitor.book().tell_part(now, found);
@@ -477,29 +486,32 @@ impl Inspector {
                 line
             });
             trees.extend(diagnosis.is_tree.then(|| diagnosis.owner.clone()));
+            beside.insert(diagnosis.owner.clone(), diagnosis.beside.clone());
             let growth = monitor.book().tell(now, found, line, false);
             if !was_told {
                 news.push(growth);
             }
         }
-        let shown = !news.is_empty() && !self.redacts();
-        let asked = shown.then(|| Self::ask(py));
-        for growth in &mut news {
-            let lines = asked.as_ref().map(|asked| {
-                let mut lines = match trees.contains(&growth.owner) {
-                    true => Vec::new(),
-                    false => py.detach(|| adding(growth, &asked.program)),
-                };
-                lines.iter_mut().for_each(|it| name_cell(it, &asked.cells));
-                lines
-            });
-            let mut book = monitor.book();
-            let mut whole = book.told.iter_mut().filter(|it| !it.is_part);
-            if let Some(told) = whole.find(|it| it.growth.is_same(growth)) {
-                told.growth.added_at = lines.unwrap_or_default();
-                growth.clone_from(&told.growth);
+        let is_shown = !news.is_empty() && !self.redacts();
+        let asked = is_shown.then(|| Self::ask(py));
+        let mut told_now = Vec::new();
+        for growth in news {
+            let (mut lines, mut limit) = (Vec::new(), None);
+            if let Some(asked) = &asked {
+                (lines, limit) = py.detach(|| {
+                    let lines = match trees.contains(&growth.owner) {
+                        true => Vec::new(),
+                        false => adding(&growth, &asked.program),
+                    };
+                    let beside = beside.remove(&growth.owner).unwrap_or_default();
+                    (lines, limiting(&growth, &beside, &asked.program))
+                });
+                let limiting = limit.iter_mut().flat_map(|it| &mut it.lines);
+                let all = lines.iter_mut().chain(limiting);
+                all.for_each(|it| name_cell(it, &asked.cells));
             }
+            told_now.extend(monitor.book().show(growth, lines, limit));
         }
-        Ok(news)
+        Ok(told_now)
     }
 }

@@ -13,9 +13,11 @@ use super::live::{Depth, Root};
 use crate::cpython::instances::attributes;
 use crate::cpython::read::referents;
 use crate::cpython::sizes::Sizes;
+use crate::cpython::types::is_heap_class;
 use crate::cpython::{ObjectKind, dict_items, int_value};
 use crate::device::DeviceSelection;
 use crate::diagnose::growth::{self, GrowthPattern};
+use crate::diagnose::source::Beside;
 use crate::graph::ShortestPaths;
 
 /// An object with such an attribute says how large it becomes.
@@ -240,6 +242,7 @@ impl<'py> Look<'_, 'py> {
                 objects: nodes.len() as u64 * group.weight,
                 bytes: bytes * group.weight,
                 lately: in_window as f64 / nodes.len().max(1) as f64,
+                beside: self.beside(accumulator.node),
                 members: accumulator
                     .members
                     .iter()
@@ -307,8 +310,41 @@ impl<'py> Look<'_, 'py> {
         (self.is_named(node) && !self.has_limit(node)).then(|| Diagnosis {
             pattern: growth::variants::VALUES_ACCUMULATE,
             owner: self.owner(node),
+            beside: self.beside(node),
             ..Diagnosis::default()
         })
+    }
+
+    /// What there is beside a container that may limit it.
+    pub(super) fn beside(&self, container: u32) -> Beside {
+        let instances = &self.inspector.builtins.instances;
+        let mut numbers = Vec::new();
+        let mut at = container;
+        for _ in 0..=ABOVE {
+            let object = self.live.object(at);
+            let object = object.filter(|it| self.inspector.kind(it) == ObjectKind::Instance);
+            let attributes = object.map_or_else(Vec::new, |it| attributes(instances, &it));
+            let known = attributes.into_iter();
+            numbers.extend(known.filter_map(|(name, value)| Some((name, int_value(&value)?))));
+            let Some(before) = self.ways.before(at) else {
+                break;
+            };
+            at = before;
+        }
+        let own = self.live.object(container);
+        let own = own.filter(|it| is_heap_class(it.get_type().as_any()));
+        let class = own.map_or_else(String::new, |it| self.inspector.type_name(&it));
+        Beside { numbers, class }
+    }
+
+    /// How many items a container has.
+    pub(super) fn items_of(&self, container: u32) -> Option<u64> {
+        let object = self.live.object(container)?;
+        let is_container = matches!(
+            self.inspector.kind(&object),
+            ObjectKind::Deque | ObjectKind::Dict | ObjectKind::List | ObjectKind::Set
+        );
+        is_container.then(|| u64::try_from(length_of(&object)).ok())?
     }
 
     /// True for what a variable of the program's holds, or what the standard library keeps.

@@ -5,6 +5,7 @@ use rustc_hash::FxHashSet;
 use super::grown::{Diagnosis, GroupKind, Kept, Name};
 use super::objects::Grouped;
 use crate::diagnose::cohorts::WINDOW;
+use crate::diagnose::source::Limit;
 use crate::model::growth::{Counters, Growth, are_told_together};
 use crate::model::heap::same_owner;
 
@@ -27,6 +28,8 @@ pub(super) struct Told {
     /// Of what was withdrawn, there is to be more than this for it to be told again: bytes of the group, objects of the
     /// type or items of the container.
     pub again_from: f64,
+    /// The program may keep it within a limit: until it is beyond, nothing is said of it.
+    pub limit: Option<Limit>,
 }
 
 impl Told {

@@ -401,8 +401,10 @@ pub const MODEL_COPIES: GrowthPattern = GrowthPattern {
 /// self.outputs.append(output.cpu())
 /// ```
 ///
-/// A cache that takes more than about ten samples to fill looks the same. If most of it is released, or nothing is added
-/// for as long as it took to find it, the report is withdrawn.
+/// Where the program's source limits or empties the container, such as by `if len(cache) > limit: cache.popitem()` or
+/// `self.outputs.clear()`, it is reported only if it goes beyond the limit, or grows for ten times as long. Any other cache
+/// that takes more than about ten samples to fill looks like a leak. If most of it is released, or nothing is added for as
+/// long as it took to find it, the report is withdrawn.
 pub const CONTAINER_GROWS: GrowthPattern = GrowthPattern {
     name: "container-grows",
     what: "{owner} accumulates tensors",

@@ -42,6 +42,8 @@ pub struct GrowthReport {
     pub allocated: Vec<Sample>,
     /// What was reported as growing and does not any longer, though it is kept.
     pub stopped: Vec<Grown>,
+    /// What grows, but may be limited or emptied by the program's own lines, and is not reported for now.
+    pub limited: Vec<Grown>,
     /// The types that have more and more objects, of which too little is known, or too few bytes, to report them.
     pub untold: Vec<MoreObjects>,
     /// What the operating system counts of the process, at each sample.
@@ -141,6 +143,9 @@ pub struct Growth {
     pub samples: u64,
     /// The program's lines that add to the owner, or the few of which one does; empty if they are not known.
     pub added_at: Vec<SourceLines>,
+    /// The program's lines that may limit or empty what grows. With them it is reported only if it grows for ten times as
+    /// long as otherwise, or beyond the limit.
+    pub limited_at: Vec<SourceLines>,
 }
 
 /// A sample: the step, the number of tensors, and the bytes of their storages.
@@ -211,13 +216,36 @@ impl Growth {
 
     /// What to change, with the lines where.
     pub fn fix(&self) -> String {
-        let places = self.added_at.iter();
-        let places = places.map(|it| format!("{}:{}", it.file, it.marked));
-        let places: Vec<String> = places.collect();
+        let places = places_of(self.shown_lines());
         match places.is_empty() || self.advice.is_empty() {
             true => self.advice.clone(),
             false => format!("{}: {}", one_of(&places), self.advice),
         }
+    }
+
+    /// The lines to show: those that should limit it, or else those that add to it.
+    pub fn shown_lines(&self) -> &[SourceLines] {
+        match self.limited_at.is_empty() {
+            true => &self.added_at,
+            false => &self.limited_at,
+        }
+    }
+
+    /// What to do where the program's lines do not limit it.
+    pub(crate) fn beyond_limit(&self) -> String {
+        let (these, remedy) = match self.limited_at.len() {
+            1 => ("This line", "Let it do so sooner, or keep less."),
+            _ => ("These lines", "Let them do so sooner, or keep less."),
+        };
+        let samples = counted(self.samples, "sample", "samples");
+        format!(
+            "{these} may be there to limit or empty it, but it has grown over {samples} all the same. {remedy}"
+        )
+    }
+
+    /// The places of the lines that may limit it: "train.py:12 or train.py:30".
+    pub fn limited_by(&self) -> String {
+        one_of(&places_of(&self.limited_at))
     }
 
     /// The owner without the way to it: `` `Trainer.outputs` ``, `` `losses` ``.
@@ -239,6 +267,13 @@ impl MoreObjects {
         }
         words
     }
+}
+
+fn places_of(lines: &[SourceLines]) -> Vec<String> {
+    let places = lines.iter();
+    places
+        .map(|it| format!("{}:{}", it.file, it.marked))
+        .collect()
 }
 
 /// An owner without the way to it.

@@ -60,6 +60,7 @@ fn untold(report: &GrowthReport) -> Vec<&MoreObjects> {
 /// True if nothing is known to grow.
 pub fn is_clean(report: &GrowthReport) -> bool {
     report.found.is_empty()
+        && report.limited.is_empty()
         && report.untold.is_empty()
         && !report.is_early()
         && (grown_enough(report).is_none() || !report.stopped.is_empty())
@@ -150,10 +151,11 @@ fn of_tensors(report: &GrowthReport) -> String {
     let mut left = 100.0;
     let mut parts = Vec::new();
     let (mut more, mut more_owners) = (0.0, 0);
-    let (growing, stopped) = (by_owner(&report.found), by_owner(&report.stopped));
+    let [growing, limited, stopped] =
+        [&report.found, &report.limited, &report.stopped].map(|it| by_owner(it));
     let name = |growth: &Growth| {
         let short = growth.short_owner();
-        let mut all = growing.iter().chain(&stopped);
+        let mut all = growing.iter().chain(&limited).chain(&stopped);
         let is_anothers = all.any(|(it, _)| !it.has_owner_of(growth) && it.short_owner() == short);
         if is_anothers {
             // The line at which the function is says nothing of what grows.
@@ -162,9 +164,16 @@ fn of_tensors(report: &GrowthReport) -> String {
             short
         }
     };
-    let growing = growing.iter().map(|it| (it, "")).enumerate();
-    let stopped = stopped.iter().map(|it| (it, " (no longer growing)"));
-    for (index, ((growth, explains), remark)) in growing.chain(stopped.enumerate()) {
+    let growing = growing.iter().map(|it| (it, String::new())).enumerate();
+    let limited = limited.iter().map(|it| {
+        let remark = format!(" (may be limited by {})", it.0.limited_by());
+        (it, remark)
+    });
+    let stopped = stopped
+        .iter()
+        .map(|it| (it, " (no longer growing)".to_owned()));
+    let rest = limited.enumerate().chain(stopped.enumerate());
+    for (index, ((growth, explains), remark)) in growing.chain(rest) {
         let part = (100.0 * *explains as f64 / grown as f64).round().min(left);
         if part >= 1.0 && index >= NAMED {
             left -= part;
@@ -187,6 +196,7 @@ fn of_tensors(report: &GrowthReport) -> String {
     // By its bytes: what is left of rounded parts may be nothing.
     let explained = by_owner(&report.found)
         .into_iter()
+        .chain(by_owner(&report.limited))
         .chain(by_owner(&report.stopped))
         .fold(0, |all: u64, (_, explains)| all.saturating_add(explains));
     let part = 100.0 * grown.saturating_sub(explained) as f64 / grown as f64;
@@ -243,8 +253,27 @@ pub fn cleared(growth: &Growth) -> String {
     )
 }
 
+/// What grows, but is not reported for now.
+pub fn limited(growth: &Growth) -> String {
+    format!(
+        "{} grows: {} at step {}. It may be limited or emptied by {}, and is reported if it goes on growing.",
+        growth.owner,
+        growth.amount(),
+        grouped(growth.step),
+        growth.limited_by()
+    )
+}
+
 /// What was reported and grows no longer.
 pub fn stopped(growth: &Growth) -> String {
+    if !growth.limited_at.is_empty() {
+        // It may never have been reported.
+        return format!(
+            "{} has stopped growing. It may be limited or emptied by {}",
+            growth.owner,
+            growth.limited_by()
+        );
+    }
     format!(
         "{} has stopped growing since it was reported at step {}",
         growth.owner,

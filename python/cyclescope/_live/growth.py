@@ -65,10 +65,11 @@ class LeakMonitor:
     ``cyclescope``. A leak that adds nothing in most of the samples
     is found over longer intervals, of 2 to 89 samples. It does not report tensors that exist from
     the first samples on (parameters, optimizer state), are replaced in each step, or stop growing
-    (a full cache, a window of fixed length, an averaged copy of the model). A cache that takes
-    longer than ten samples to fill looks like a leak and is reported; the report is withdrawn when
-    most of the tensors have been released, or none has been added for as long as it took to find
-    it.
+    (a full cache, a window of fixed length, an averaged copy of the model). Where the program's
+    source limits or empties what grows, it is reported only if it goes beyond the limit, or grows
+    for ten times as long. Any other cache that takes longer than ten samples to fill looks like a
+    leak and is reported; the report is withdrawn when most of the tensors have been released, or
+    none has been added for as long as it took to find it.
 
     Args:
         every: Number of steps between samples; by default 10, or as in the :func:`settings`. With

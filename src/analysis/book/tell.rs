@@ -50,17 +50,18 @@ impl Book {
         }
         let owner = &found.diagnosis.owner;
         let types = &mut self.types;
-        let before = self.told.len();
+        let mut was_told = false;
         self.told.retain(|told| match &told.followed {
             Followed::Objects { ty, .. }
                 if !told.is_cleared && same_owner(&told.growth.owner, owner) =>
             {
                 types.set_told(ty, false);
+                was_told |= told.limit.is_none();
                 false
             }
             _ => true,
         });
-        self.told.len() < before
+        was_told
     }
 
     /// Takes note of a further group of an owner that was told, such as tensors of another dtype. What is told in this
@@ -127,11 +128,13 @@ impl Book {
             allocated_at: line.or(diagnosis.site),
             samples: self.groups.steps.len() as u64,
             added_at: Vec::new(),
+            limited_at: Vec::new(),
         };
         self.told.push(Told {
             window,
             length,
             again_from: 0.0,
+            limit: None,
             growth: growth.clone(),
             keeps_graphs: pattern.keeps_graphs,
             is_part,

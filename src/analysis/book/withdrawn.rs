@@ -10,7 +10,7 @@ use crate::model::growth::Growth;
 impl Book {
     /// What was told, but has given back most of that since, or, where the flag is set, does not grow any longer.
     pub fn clear(&mut self) -> Vec<(Growth, bool)> {
-        let mut cleared = Vec::new();
+        let (mut cleared, mut within_limits) = (Vec::new(), Vec::new());
         let mut all = take(&mut self.told);
         for told in all.iter_mut().filter(|told| !told.is_cleared) {
             let has_fallen = self.has_fallen(told);
@@ -18,13 +18,16 @@ impl Book {
             if has_fallen || told.has_stopped {
                 told.is_cleared = true;
                 told.again_from = self.again_from(told);
-                if !told.is_part {
+                if told.limit.is_some() {
+                    within_limits.push(told.growth.clone());
+                } else if !told.is_part {
                     cleared.push((told.growth.clone(), told.has_stopped));
                 }
             }
         }
         // With the whole go its parts.
-        let is_withdrawn = |told: &Told| cleared.iter().any(|it| it.0.is_same(&told.growth));
+        let withdrawn = || cleared.iter().map(|it| &it.0).chain(&within_limits);
+        let is_withdrawn = |told: &Told| withdrawn().any(|it| it.is_same(&told.growth));
         all.retain(|told| !told.is_part || !told.is_cleared && !is_withdrawn(told));
         self.told = all;
         cleared

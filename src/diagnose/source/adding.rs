@@ -3,21 +3,14 @@
 //! All code that can come to the owner must be known: it is named in these files and nowhere else, and what is done with it
 //! wherever it is named adds to it or hands it to nobody. Then one of the statements that add to it is what makes it grow.
 
-use std::collections::BTreeMap;
-use std::path::Path;
-
 use tree_sitter::Node;
 
 use super::container::same_key;
-use super::family::{bases, decorators, name_of};
-use super::held::last_part;
-use super::mention::{Grows, Use, is_fresh, used, whole};
-use super::reference::{shown, stands_for};
+use super::mention::{Grows, Use, used, whole};
+use super::owner::{Named, Owner, Search, Unknown};
+use super::reference::shown;
 use super::sources::{Program, Source, Sources};
-use super::stores::is_called;
-use super::syntax::{Syntax, all, around, children, is_named, lines, scope};
-use super::written::{Own, own_object};
-use crate::diagnose::case::short;
+use super::syntax::{Syntax, all, around, lines};
 use crate::model::growth::Growth;
 use crate::model::source::SourceLines;
 
@@ -25,107 +18,25 @@ use crate::model::source::SourceLines;
 const LINES: usize = 3;
 /// No more files than these are read for one name: a step of the program waits meanwhile.
 const FILES: usize = 12;
-/// So many classes are looked for from which one derives.
-const CLASSES: usize = 64;
-/// Classes that add to no attribute of another's.
-const ROOTS: [&str; 9] = [
-    "ABC",
-    "Callback",
-    "Dataset",
-    "Generic",
-    "IterableDataset",
-    "LightningModule",
-    "Module",
-    "Protocol",
-    "object",
-];
 /// By these a program comes to variables and attributes without their names.
 const DYNAMIC: [&str; 6] = ["exec", "eval", "globals", "locals", "vars", "__dict__"];
-const BY_NAME: [&str; 5] = ["getattr", "setattr", "delattr", "__setattr__", "attrgetter"];
-/// Patterns of growth whose owner is a container.
-const OF_CONTAINERS: [&str; 7] = [
-    "activations-kept-by-hook",
-    "container-grows",
-    "evaluation-with-graph",
-    "exceptions-kept",
-    "graph-retained",
-    "kept-with-graph",
-    "model-copies",
-];
-
-/// What grows: a variable or an attribute, or what is behind these keys of it.
-#[derive(Debug, PartialEq)]
-struct Owner<'a> {
-    named: Named<'a>,
-    keys: Vec<&'a str>,
-}
-
-#[derive(Debug, PartialEq)]
-enum Named<'a> {
-    Global {
-        module: &'a str,
-        name: &'a str,
-    },
-    Local {
-        function: &'a str,
-        file: &'a str,
-        line: usize,
-        name: &'a str,
-    },
-    Attribute {
-        class: &'a str,
-        name: &'a str,
-    },
-}
-
-/// The files of a program, and the owner that is named in them.
-struct Search<'a, 's> {
-    owner: &'a Owner<'a>,
-    grows: Grows,
-    program: &'a Program,
-    sources: &'a [Source<'s>],
-    /// All classes of the files, by name.
-    classes: &'a Classes<'s>,
-    /// The owner's class and those that it derives from, and whether the files have each of them once.
-    family: (Vec<String>, bool),
-}
-
-type Classes<'s> = BTreeMap<String, Vec<(&'s Syntax, Node<'s>)>>;
-
-/// Where the code of the files is not all that may add to it.
-struct Unknown;
-
 /// The lines of a program of which one adds to an owner; none if other code may, or if they are many.
 pub fn adding(growth: &Growth, program: &Program) -> Vec<SourceLines> {
-    let grows = match growth.pattern.as_str() {
-        "tensor-grows" => Grows::Length,
-        "objects-accumulate" => Grows::Objects,
-        "state-not-detached" => Grows::Graph,
-        pattern if OF_CONTAINERS.contains(&pattern) => Grows::Tensors,
-        _ => return Vec::new(),
-    };
     let is_read = program.main.is_some() || !program.cells.is_empty();
-    let Some(owner) = Owner::parse(&growth.owner).filter(|_| is_read) else {
+    let owner = Owner::parse(&growth.owner).filter(|_| is_read);
+    let (Some(owner), Some(grows)) = (owner, Grows::of(growth)) else {
         return Vec::new();
     };
     let mut sources = Sources::new(program);
     if sources.have_changed() || DYNAMIC.iter().any(|word| sources.may_have(word)) {
         return Vec::new();
     }
-    let Some(files) = owner.files(&mut sources) else {
+    let Some(files) = files(&owner, &mut sources) else {
         return Vec::new();
     };
     let all = sources.of(&files);
-    let classes = classes(&all);
-    let search = Search {
-        family: owner.family(&classes),
-        owner: &owner,
-        grows,
-        program,
-        sources: &all,
-        classes: &classes,
-    };
-    let Ok(mut found) = search.found() else {
+    let search = Search::new(&owner, program, &all);
+    let Ok(mut found) = search.adding(grows) else {
         return Vec::new();
     };
     found.dedup_by_key(|(source, node)| (source.file, lines(*node).0));
@@ -170,87 +81,26 @@ fn is_replaced(function: &str, sources: &mut Sources) -> bool {
     })
 }
 
-impl<'a> Owner<'a> {
-    /// Takes a name such as ``local `t` in `main`, train.py:20, thread MainThread (Trainer) → .meters (dict) → ['loss']``
-    /// apart; `None` for one of another form.
-    fn parse(owner: &'a str) -> Option<Self> {
-        let mut parts: Vec<&str> = owner.split(" → ").collect();
-        let mut keys = Vec::new();
-        while let Some(key) = parts.pop_if(|part| part.starts_with('[')) {
-            keys.push(key.rsplit_once(" (").map_or(key, |(key, _)| key));
-        }
-        keys.reverse();
-        let last = parts.pop()?;
-        let named = match (last.strip_prefix('.'), parts.last()) {
-            (Some(attribute), Some(holder)) => {
-                let (_, noun) = holder.strip_suffix(')')?.rsplit_once('(')?;
-                let class = noun.strip_prefix("class ").unwrap_or(noun);
-                let is_class = |it: &&str| !it.contains([' ', ',']);
-                Named::Attribute {
-                    class: Some(short(class)).filter(is_class)?,
-                    name: attribute.split(' ').next()?,
-                }
-            }
-            (None, Some(module)) if parts.len() == 1 => Named::Global {
-                module: module.strip_prefix("module `")?.strip_suffix('`')?,
-                name: last.strip_prefix('`')?.split('`').next()?,
-            },
-            (None, None) => {
-                let (name, rest) = last.strip_prefix("local `")?.split_once("` in `")?;
-                let (function, place) = rest.split_once("`, ")?;
-                let (file, rest) = place.split_once(':')?;
-                let end = rest
-                    .find(|it: char| !it.is_ascii_digit())
-                    .unwrap_or(rest.len());
-                Named::Local {
-                    function: short(function),
-                    file,
-                    line: rest[..end].parse().ok()?,
-                    name,
-                }
-            }
-            _ => return None,
-        };
-        Some(Self { named, keys })
+/// The files that have the owner's name, and that of its class.
+fn files(owner: &Owner<'_>, sources: &mut Sources) -> Option<Vec<String>> {
+    let mut files = sources.load_few_having(owner.name(), FILES)?;
+    if let Named::Attribute { class, .. } = owner.named {
+        files.extend(sources.load_few_having(class, FILES)?);
+        files.sort_unstable();
+        files.dedup();
     }
-
-    fn name(&self) -> &'a str {
-        match self.named {
-            Named::Global { name, .. }
-            | Named::Local { name, .. }
-            | Named::Attribute { name, .. } => name,
-        }
-    }
-
-    /// Of an attribute, the classes whose methods have the object as `self`.
-    fn family(&self, classes: &Classes<'_>) -> (Vec<String>, bool) {
-        match self.named {
-            Named::Attribute { class, .. } => ancestors(class, classes),
-            _ => (Vec::new(), true),
-        }
-    }
-
-    /// The files that have its name, and that of its class.
-    fn files(&self, sources: &mut Sources) -> Option<Vec<String>> {
-        let mut files = sources.load_few_having(self.name(), FILES)?;
-        if let Named::Attribute { class, .. } = self.named {
-            files.extend(sources.load_few_having(class, FILES)?);
-            files.sort_unstable();
-            files.dedup();
-        }
-        Some(files)
-    }
+    Some(files)
 }
 
 impl<'s> Search<'_, 's> {
     /// The expressions that add to it.
-    fn found(&self) -> Result<Vec<(Source<'s>, Node<'s>)>, Unknown> {
+    fn adding(&self, grows: Grows) -> Result<Vec<(Source<'s>, Node<'s>)>, Unknown> {
         self.check_owner()?;
         let mut found = Vec::new();
         for &source in self.sources {
             for node in all(source.syntax.root()) {
                 if let Some(name) = self.mention(source, node)?
-                    && let Some(adds) = self.added(source.syntax, name)?
+                    && let Some(adds) = self.added(source.syntax, name, grows)?
                 {
                     found.push((source, adds));
                 }
@@ -261,14 +111,19 @@ impl<'s> Search<'_, 's> {
     }
 
     /// The expression that adds to it where it is named, if one does.
-    fn added(&self, syntax: &'s Syntax, name: Node<'s>) -> Result<Option<Node<'s>>, Unknown> {
+    fn added(
+        &self,
+        syntax: &'s Syntax,
+        name: Node<'s>,
+        grows: Grows,
+    ) -> Result<Option<Node<'s>>, Unknown> {
         let (whole, keys) = whole(syntax, name);
         let mut both = keys.iter().zip(&self.owner.keys);
         if both.any(|(key, wanted)| same_key(syntax, *key, wanted) == Some(false)) {
             return Ok(None);
         }
         let more = keys.len() as isize - self.owner.keys.len() as isize;
-        match used(syntax, whole, more, self.grows) {
+        match used(syntax, whole, more, grows) {
             Use::Adds(node) => Ok(Some(node)),
             Use::Reads => Ok(None),
             Use::Unknown => Err(Unknown),
@@ -283,6 +138,7 @@ impl<'s> Search<'_, 's> {
                 let is_module = names.iter().any(|it| it.ends_with("Module"));
                 *is_whole && !(name.starts_with('_') && is_module)
             }
+            Named::Object { .. } => false,
             Named::Global { .. } => {
                 let mut own = self.sources.iter().filter(|it| self.is_own_file(it.file));
                 own.next()
@@ -301,269 +157,5 @@ impl<'s> Search<'_, 's> {
             true => Ok(()),
             false => Err(Unknown),
         }
-    }
-
-    /// True for the file of the owner's module.
-    fn is_own_file(&self, file: &str) -> bool {
-        let Named::Global { module, .. } = self.owner.named else {
-            return false;
-        };
-        if module == "__main__" {
-            let is_cell = self.program.cells.contains_key(file);
-            return is_cell || self.program.main.as_deref() == Some(file);
-        }
-        let mut folders = Path::new(file).with_extension("");
-        if folders.ends_with("__init__") {
-            folders.pop();
-        }
-        folders.ends_with(module.replace('.', "/"))
-    }
-
-    /// The function that has a local variable, if it is no parameter.
-    fn function(&self, syntax: &'s Syntax) -> Option<Node<'s>> {
-        let Named::Local {
-            function,
-            line,
-            name,
-            ..
-        } = self.owner.named
-        else {
-            return None;
-        };
-        let mut functions = all(syntax.root()).into_iter().filter(|it| {
-            let (first, last) = lines(*it);
-            it.kind() == "function_definition"
-                && (first..=last).contains(&line)
-                && is_named(syntax, *it, function)
-        });
-        let innermost = functions.next_back()?;
-        let parameters = innermost.child_by_field_name("parameters")?;
-        syntax
-            .bindings(parameters, name)
-            .is_empty()
-            .then_some(innermost)
-    }
-
-    /// The name of the owner, if a node is that.
-    fn mention(&self, source: Source<'s>, node: Node<'s>) -> Result<Option<Node<'s>>, Unknown> {
-        let syntax = source.syntax;
-        let name = self.owner.name();
-        match node.kind() {
-            // `getattr(self, name)`
-            "call" => {
-                let function = node.child_by_field_name("function");
-                let function = function.map_or("", |it| last_part(syntax.of(it)));
-                let arguments = node.child_by_field_name("arguments").map(children);
-                let is_written = |it: &Node<'_>| {
-                    it.kind() == "string" && !syntax.of(*it).starts_with(['f', 'F'])
-                };
-                let by_any = BY_NAME.contains(&function)
-                    && arguments.is_some_and(|all| !all.iter().take(2).any(is_written));
-                match by_any && matches!(self.owner.named, Named::Attribute { .. }) {
-                    true => Err(Unknown),
-                    false => Ok(None),
-                }
-            }
-            "string_content" if syntax.of(node) == name && !is_slot(syntax, node) => Err(Unknown),
-            "keyword_argument" => {
-                let is_it = node
-                    .child_by_field_name("name")
-                    .is_some_and(|it| syntax.of(it) == name);
-                let value = node.child_by_field_name("value");
-                let is_new = value.is_some_and(|it| is_fresh(syntax, it));
-                let is_attribute = matches!(self.owner.named, Named::Attribute { .. });
-                match is_it && is_attribute && !is_new {
-                    true => Err(Unknown),
-                    false => Ok(None),
-                }
-            }
-            "attribute" => self.attribute(source, node),
-            "identifier" if syntax.of(node) == name && syntax.is_variable(node) => {
-                self.variable(source, node)
-            }
-            _ => Ok(None),
-        }
-    }
-
-    fn attribute(&self, source: Source<'s>, node: Node<'s>) -> Result<Option<Node<'s>>, Unknown> {
-        let syntax = source.syntax;
-        if !is_called(syntax, node, self.owner.name()) {
-            return Ok(None);
-        }
-        let holder = node.child_by_field_name("object");
-        let holder = holder.map_or("", |it| syntax.of(it));
-        let own = match own_object(syntax, node, holder) {
-            Own::Object(class) | Own::Class(class) => Some(name_of(syntax, class)),
-            Own::No => None,
-        };
-        match self.owner.named {
-            Named::Attribute { .. } => {
-                let base = own.or_else(|| self.classes.contains_key(holder).then_some(holder));
-                let is_it = base.is_none_or(|base| self.is_family(base));
-                Ok(is_it.then_some(node))
-            }
-            Named::Global { module, .. } => match own {
-                Some(_) => Ok(None),
-                None if holder == module || holder == last_part(module) => Ok(Some(node)),
-                None => Err(Unknown),
-            },
-            Named::Local { .. } => Ok(None),
-        }
-    }
-
-    fn variable(&self, source: Source<'s>, node: Node<'s>) -> Result<Option<Node<'s>>, Unknown> {
-        let syntax = source.syntax;
-        let name = self.owner.name();
-        match self.owner.named {
-            Named::Attribute { .. } => {
-                // What stands in the body of a class is an attribute of it.
-                let body = scope(node).filter(|it| it.kind() == "class_definition");
-                let body = body.filter(|it| self.is_family(name_of(syntax, *it)));
-                // Who makes an object of a data class may give it any container.
-                match body.is_some_and(|it| decorators(syntax, it).next().is_some()) {
-                    true => Err(Unknown),
-                    false => Ok(body.map(|_| node)),
-                }
-            }
-            Named::Local { file, .. } => {
-                let is_here = source.file.rsplit(['/', '\\']).next() == Some(file);
-                let function = self.function(syntax).filter(|_| is_here);
-                let is_it = function.is_some_and(|it| stands_for(syntax, node, name, Some(it)));
-                Ok(is_it.then_some(node))
-            }
-            Named::Global { module, .. } => {
-                if !stands_for(syntax, node, name, None) {
-                    return Ok(None);
-                }
-                if self.is_own_file(source.file) {
-                    return Ok(Some(node));
-                }
-                let bindings = syntax.bindings(syntax.root(), name);
-                let mut own = bindings.into_iter().filter(|it| scope(*it).is_none());
-                match own.next() {
-                    // From nowhere, as by `from module import *`.
-                    None => Err(Unknown),
-                    Some(binding) => {
-                        let import = around(binding, &["import_from_statement"]);
-                        let from = import.and_then(|it| it.child_by_field_name("module_name"));
-                        match from.map(|it| last_part(syntax.of(it))) {
-                            Some(from) if from == last_part(module) => Ok(Some(node)),
-                            // Another module may have it from there.
-                            Some(_) => Err(Unknown),
-                            None => Ok(None),
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// True if no two of the owner's classes have a method of this name, of which one would be called in place of the other.
-    fn is_one(&self, method: &str) -> bool {
-        let classes = self.family.0.iter().filter_map(|it| self.classes.get(it));
-        let having = classes.flatten().filter(|(syntax, class)| {
-            let nodes = all(*class).into_iter();
-            let mut methods = nodes.filter(|it| it.kind() == "function_definition");
-            methods.any(|it| scope(it) == Some(*class) && is_named(syntax, it, method))
-        });
-        method == "__init__" || having.count() < 2
-    }
-
-    fn is_family(&self, class: &str) -> bool {
-        self.family.0.iter().any(|it| it == class)
-    }
-}
-
-/// True for a name in `__slots__`.
-fn is_slot(syntax: &Syntax, text: Node<'_>) -> bool {
-    let target = around(text, &["assignment"]).and_then(|it| it.child_by_field_name("left"));
-    target.is_some_and(|it| syntax.of(it) == "__slots__")
-}
-
-/// All classes of some files, by name.
-fn classes<'s>(sources: &[Source<'s>]) -> Classes<'s> {
-    let mut found = Classes::new();
-    for source in sources {
-        let nodes = all(source.syntax.root()).into_iter();
-        for class in nodes.filter(|it| it.kind() == "class_definition") {
-            let name = name_of(source.syntax, class).to_owned();
-            found.entry(name).or_default().push((source.syntax, class));
-        }
-    }
-    found
-}
-
-/// The names of a class and of those that it derives from, and whether the files have each of them once.
-fn ancestors(class: &str, classes: &Classes<'_>) -> (Vec<String>, bool) {
-    let mut names = vec![class.to_owned()];
-    let (mut at, mut is_whole) = (0, true);
-    while let Some(name) = names.get(at).cloned() {
-        match classes.get(&name).map(Vec::as_slice) {
-            Some([(syntax, class)]) => {
-                for base in bases(*class) {
-                    let base = last_part(syntax.of(base)).to_owned();
-                    if !names.contains(&base) && names.len() < CLASSES {
-                        names.push(base);
-                    }
-                }
-            }
-            Some(_) => is_whole = false,
-            None => is_whole &= at > 0 && ROOTS.contains(&name.as_str()),
-        }
-        at += 1;
-    }
-    (names, is_whole)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parsed(owner: &str) -> Option<Owner<'_>> {
-        Owner::parse(owner)
-    }
-
-    #[test]
-    fn owners_are_taken_apart() {
-        let local = "local `t` in `Main.run`, g1.py:20, thread MainThread";
-        let named = |owner| parsed(owner).map(|it| (it.named, it.keys));
-        assert_eq!(
-            named(local),
-            Some((
-                Named::Local {
-                    function: "run",
-                    file: "g1.py",
-                    line: 20,
-                    name: "t"
-                },
-                vec![]
-            ))
-        );
-        let attribute = |class, name, keys| Some((Named::Attribute { class, name }, keys));
-        let whole = format!("{local} (Trainer) → .meters (dict) → ['loss']");
-        assert_eq!(
-            named(&whole),
-            attribute("Trainer", "meters", vec!["['loss']"])
-        );
-        assert_eq!(
-            named("module `m` → `S` (class a.S) → .all (list, 3 items)"),
-            attribute("S", "all", vec![])
-        );
-        let global = Named::Global {
-            module: "__main__",
-            name: "OUT",
-        };
-        assert_eq!(named("module `__main__` → `OUT`"), Some((global, vec![])));
-    }
-
-    #[test]
-    fn other_names_are_not_guessed_at() {
-        assert_eq!(parsed("the process"), None);
-        assert_eq!(
-            parsed("module `m` → `f` (function f) → closure variable 'x'"),
-            None
-        );
-        assert_eq!(parsed("running event loop → ._ready (deque) → [0]"), None);
-        assert_eq!(parsed(""), None);
     }
 }

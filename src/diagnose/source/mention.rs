@@ -7,6 +7,7 @@ use super::held::last_part;
 use super::stores::{bound_by, is_constant};
 use super::syntax::{Syntax, all, around, children, is_field};
 use super::uses::is_tested;
+use crate::model::growth::Growth;
 
 /// Methods of containers that add to them.
 const ADDERS: [&str; 9] = [
@@ -92,6 +93,16 @@ const NEW_TENSORS: [&str; 9] = [
     "zeros",
     "zeros_like",
 ];
+/// Patterns of growth whose owner is a container.
+const OF_CONTAINERS: [&str; 7] = [
+    "activations-kept-by-hook",
+    "container-grows",
+    "evaluation-with-graph",
+    "exceptions-kept",
+    "graph-retained",
+    "kept-with-graph",
+    "model-copies",
+];
 /// Methods that give what is behind a key.
 const GETTERS: [&str; 2] = ["get", "setdefault"];
 
@@ -106,6 +117,19 @@ pub enum Grows {
     Length,
     /// The graph behind a tensor that is made of the one before. Who is given the tensor does not change what the owner is.
     Graph,
+}
+
+impl Grows {
+    /// What grows by the pattern of a finding; `None` for what the program has no one place for.
+    pub fn of(growth: &Growth) -> Option<Self> {
+        match growth.pattern.as_str() {
+            "tensor-grows" => Some(Self::Length),
+            "objects-accumulate" => Some(Self::Objects),
+            "state-not-detached" => Some(Self::Graph),
+            pattern if OF_CONTAINERS.contains(&pattern) => Some(Self::Tensors),
+            _ => None,
+        }
+    }
 }
 
 /// What is done with it.
@@ -402,7 +426,7 @@ fn replaced<'s>(syntax: &'s Syntax, whole: Node<'s>, more: isize) -> Use<'s> {
     }
 }
 
-fn is_new_tensor(syntax: &Syntax, value: Node<'_>) -> bool {
+pub fn is_new_tensor(syntax: &Syntax, value: Node<'_>) -> bool {
     let function = value.child_by_field_name("function");
     let function = function.map_or("", |it| last_part(syntax.of(it)));
     is_constant(Some(value)) || NEW_TENSORS.contains(&function)

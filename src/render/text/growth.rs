@@ -3,7 +3,7 @@
 use crate::model::growth::{Growth, GrowthReport};
 use crate::model::words::{counted, human_bytes};
 use crate::render::growth_sentences::{
-    cleared, counters, growth_headline, is_clean, sampled, stopped,
+    cleared, counters, growth_headline, is_clean, limited, sampled, stopped,
 };
 use crate::render::lines::{Ink, Lines};
 use crate::render::live_sentences::sentence;
@@ -18,6 +18,7 @@ pub fn growth(report: &GrowthReport) -> String {
     }
     text.extend(report.found.iter().map(|it| paragraph(&it.growth) + "\n"));
     text.extend(advice_on_resident(report).map(|advice| advice + "\n"));
+    text.extend(report.limited.iter().map(|it| limited(&it.growth) + "\n"));
     text.extend(report.cleared.iter().map(|it| cleared(it) + ".\n"));
     text.extend(report.stopped.iter().map(|it| stopped(&it.growth) + ".\n"));
     text.extend(counters(report).map(|counters| sentence(&counters) + "\n"));
@@ -31,7 +32,7 @@ pub fn paragraph(growth: &Growth) -> String {
     out.wrapped(Ink::Plain, &step, &format!("{}.", growth.summary));
     out.wrapped(Ink::Plain, "  Fix:  ", &growth.fix());
     out.wrapped(Ink::Plain, "  Held: ", &format!("{}.", held(growth)));
-    for source in &growth.added_at {
+    for source in growth.shown_lines() {
         source::draw(&mut out, source);
     }
     out.line(format!(

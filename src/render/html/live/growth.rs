@@ -10,7 +10,7 @@ use crate::model::growth::{CACHED, Grown, Growth, GrowthReport};
 use crate::model::report::Process;
 use crate::model::words::{counted, grouped, human_bytes, name};
 use crate::render::growth_sentences::{
-    cleared, counters, grown_enough, growth_headline, is_clean, sampled, stopped,
+    cleared, counters, grown_enough, growth_headline, is_clean, limited, sampled, stopped,
 };
 use crate::render::html::live::chart::{Curve, Layer, Measure, curves, stacked};
 use crate::render::html::live::{Page, facts, section};
@@ -40,6 +40,7 @@ pub fn growth(report: &GrowthReport, process: &Process) -> String {
         facts.push(("Process", said.to_owned()));
     }
     let mut notes = report.notes.clone();
+    notes.extend(report.limited.iter().map(|it| limited(&it.growth)));
     notes.extend(report.cleared.iter().map(|it| cleared(it) + "."));
     notes.extend(report.stopped.iter().map(|it| stopped(&it.growth) + "."));
     if report.found.len() > GROUPS {
@@ -66,6 +67,7 @@ fn title(report: &GrowthReport) -> String {
     match count {
         0 if report.is_early() => "Too early to tell".to_owned(),
         0 if is_clean(report) => "No growth was found".to_owned(),
+        0 if !report.limited.is_empty() => "Nothing to report yet".to_owned(),
         0 if report.untold.is_empty()
             && report.stopped.is_empty()
             && grown_enough(report).is_some() =>
@@ -104,6 +106,8 @@ fn lead(report: &GrowthReport) -> Markup {
             "Let the program run for more steps, or sample more often with a smaller " code { "every" } "."
         } @else if let (0, Some(advice)) = (count, advice_on_resident(report)) {
             (with_code(&advice))
+        } @else if count == 0 && !report.limited.is_empty() {
+            "The program may limit or empty what grows. It is reported if it goes on growing."
         } @else if count == 0 && !is_clean(report) && report.untold.is_empty() {
             code { "print(cyclescope.heap())" } " shows what holds tensors now."
         } @else if count == 0 && !is_clean(report) {
@@ -233,8 +237,10 @@ fn group(grown: &Grown, report: &GrowthReport) -> Markup {
                     (entry("Allocated at", &name(line, 300)))
                 }
             }
-            @if growth.added_at.len() > 1 { p { "Any of these lines may add to it." } }
-            @for source in &growth.added_at { (own_code(source)) }
+            @if growth.limited_at.is_empty() && growth.added_at.len() > 1 {
+                p { "Any of these lines may add to it." }
+            }
+            @for source in growth.shown_lines() { (own_code(source)) }
             @if is_its_own(grown, report) { (history(grown)) }
         }
     }
