@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use crate::capture::{ReferenceName, Standing, WeakReferences};
 use crate::cpython::ObjectKind;
-use crate::graph::{Cycle, LeakGraph, LeakNode, cannot_be_assigned, of_same_line, points_back};
+use crate::graph::{Cycle, LeakGraph, LeakNode, cannot_be_assigned, of_same_line};
 use crate::model::words::a;
 
 /// One leak, ready to be recognised: its graph, the cycle that is shown and the best cut.
@@ -65,6 +65,15 @@ impl Keeper<'_> {
     /// `is` or `contains`.
     pub fn verb(&self) -> &'static str {
         if self.plainly { "is" } else { "contains" }
+    }
+
+    /// What it has to do with what it keeps: `is`, `contains`, or that this is its default factory.
+    pub fn verb_for(&self, case: &Case<'_>) -> &'static str {
+        let factory = ReferenceName::Attribute("default_factory".to_owned());
+        match case.steps().any(|step| *step.name == factory) {
+            true => "has as its default factory",
+            false => self.verb(),
+        }
     }
 
     /// True if the class is the program's own code, so that `self.attribute` stands in it: no code of a base class in a
@@ -181,16 +190,14 @@ impl<'a> Case<'a> {
 
     /// True if what a reference leads to has a further strong one, which stays: then the reference can be weak.
     ///
-    /// The other is followed back to an object that nothing holds any more after the cuts, other than through the
-    /// reference itself if that by its name points back. Of such an object the program was the holder. But one that a
-    /// cut took from its holder goes.
+    /// The other is followed back to an object from which neither a cut nor this reference takes a holder, and that nothing
+    /// else in the graph holds: the program was the holder of such an object. The root of a tree whose leaf alone the
+    /// program has goes with the references up.
     pub fn is_kept_otherwise(&self, edge: EdgeIndex) -> bool {
         let Some((_, to)) = self.graph.edge_endpoints(edge) else {
             return false;
         };
         let weak = of_same_line(self.graph, edge);
-        let is_back =
-            matches!(&self.graph[edge].name, ReferenceName::Attribute(name) if points_back(name));
         let is_cut = |edge: &EdgeIndex| self.others.contains(edge) || Some(*edge) == self.cut;
         let holders = |node: NodeIndex| {
             let edges = self.graph.edges_directed(node, Direction::Incoming);
@@ -202,10 +209,7 @@ impl<'a> Case<'a> {
             let left = holders(node).filter(|(edge, _)| !weak.contains(edge) && !is_cut(edge));
             let left: Vec<NodeIndex> = left.map(|(_, holder)| holder).collect();
             let is_object = self.graph[node].description.kind == ObjectKind::Instance;
-            let is_taken = holders(node).any(|(edge, _)| match weak.contains(&edge) {
-                true => !is_back,
-                false => is_cut(&edge),
-            });
+            let is_taken = holders(node).any(|(edge, _)| weak.contains(&edge) || is_cut(&edge));
             if node != to && left.is_empty() && is_object && !is_taken {
                 return true;
             }
@@ -461,6 +465,8 @@ pub fn the(node: &LeakNode) -> String {
 pub fn spoken(node: &LeakNode) -> String {
     let name = bare_name(node);
     match (node.description.kind, name) {
+        // What wraps a lambda may have its name.
+        (ObjectKind::Function, "<lambda>") if node.is_library() => "a function".to_owned(),
         (ObjectKind::Function, "<lambda>") => "a lambda".to_owned(),
         (ObjectKind::Function, _) if node.description.wraps => format!("a wrapper of `{name}`"),
         (ObjectKind::Function, _) => format!("the function `{name}`"),

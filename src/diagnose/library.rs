@@ -119,7 +119,9 @@ fn nearest_own_line(leak: &Leak) -> Option<Location> {
         if let Some(location) = &nodes[node].location
             && is_own_file(&location.file)
         {
-            return Some(location.clone());
+            // A frame has gone on since.
+            let is_frame = nodes[node].label.starts_with("frame of ");
+            return (!is_frame).then(|| location.clone());
         }
         for &next in &neighbours[node] {
             if !std::mem::replace(&mut seen[next], true) {

@@ -232,7 +232,7 @@ impl Growth {
     }
 
     /// What to do where the program's lines do not limit it.
-    pub(crate) fn beyond_limit(&self) -> String {
+    pub fn beyond_limit(&self) -> String {
         let (these, remedy) = match self.limited_at.len() {
             1 => ("This line", "Let it do so sooner, or keep less."),
             _ => ("These lines", "Let them do so sooner, or keep less."),

@@ -119,37 +119,9 @@ fn unless_objects_keep_it(report: &GrowthReport) -> &'static str {
     }
 }
 
-fn of_tensors(report: &GrowthReport) -> String {
-    if let Some(note) = report.notes.first() {
-        return note.clone();
-    }
-    if report.is_early() && report.steps == 0 {
-        return "too early to tell: no step was counted; `watch_growth()` counts calls of its `step()`, and \
-                `cyclescope run --growth` those of PyTorch's optimizers"
-            .to_owned();
-    }
-    if report.is_early() {
-        return format!(
-            "too early to tell: {} of {} samples; growth can be found from step {} on",
-            grouped(report.samples),
-            report.needed,
-            grouped(report.known_from)
-        );
-    }
-    let last = report.all.last().map_or(report.steps, |sample| sample.0);
-    let steps = counted(last.saturating_sub(report.since), "step", "steps");
-    let samples = counted(report.samples, "sample", "samples");
-    let grown = u64::try_from(report.grown).unwrap_or_default();
-    let reported = reported(report);
-    if grown == 0 {
-        return format!("tensor memory did not grow in {steps} ({samples}){reported}");
-    }
-    let headline = format!("memory +{} in {steps}", human_bytes(grown));
-    if grown_enough(report).is_none() {
-        return format!("{headline}, too little to say what it is ({samples}){reported}");
-    }
-    let mut left = 100.0;
-    let mut parts = Vec::new();
+/// What explains the growth of memory, and how many percent of it are left.
+fn explained(report: &GrowthReport, grown: u64) -> (Vec<String>, f64) {
+    let (mut parts, mut left) = (Vec::new(), 100.0);
     let (mut more, mut more_owners) = (0.0, 0);
     let [growing, limited, stopped] =
         [&report.found, &report.limited, &report.stopped].map(|it| by_owner(it));
@@ -185,13 +157,46 @@ fn of_tensors(report: &GrowthReport) -> String {
             parts.push(format!("{part:.0} % explained by {owner}{remark}"));
         }
     }
-    if parts.is_empty() {
-        let groups = why_not_explained(report);
-        return format!("{headline}, not explained: {groups} ({samples})");
-    }
     if more_owners > 0 {
         let owners = counted(more_owners, "more owner", "more owners");
         parts.push(format!("{more:.0} % by {owners}"));
+    }
+    (parts, left)
+}
+
+fn of_tensors(report: &GrowthReport) -> String {
+    if let Some(note) = report.notes.first() {
+        return note.clone();
+    }
+    if report.is_early() && report.steps == 0 {
+        return "too early to tell: no step was counted; `watch_growth()` counts calls of its `step()`, and \
+                `cyclescope run --growth` those of PyTorch's optimizers"
+            .to_owned();
+    }
+    if report.is_early() {
+        return format!(
+            "too early to tell: {} of {} samples; growth can be found from step {} on",
+            grouped(report.samples),
+            report.needed,
+            grouped(report.known_from)
+        );
+    }
+    let last = report.all.last().map_or(report.steps, |sample| sample.0);
+    let steps = counted(last.saturating_sub(report.since), "step", "steps");
+    let samples = counted(report.samples, "sample", "samples");
+    let grown = u64::try_from(report.grown).unwrap_or_default();
+    let reported = reported(report);
+    if grown == 0 {
+        return format!("tensor memory did not grow in {steps} ({samples}){reported}");
+    }
+    let headline = format!("memory +{} in {steps}", human_bytes(grown));
+    if grown_enough(report).is_none() {
+        return format!("{headline}, too little to say what it is ({samples}){reported}");
+    }
+    let (parts, left) = explained(report, grown);
+    if parts.is_empty() {
+        let groups = why_not_explained(report);
+        return format!("{headline}, not explained: {groups} ({samples})");
     }
     // By its bytes: what is left of rounded parts may be nothing.
     let explained = by_owner(&report.found)

@@ -132,12 +132,9 @@ pub fn frozen(leak: &Leak) -> Option<String> {
 /// The line and what to change there: the pattern's advice, or else the references to remove.
 pub fn fix(leak: &Leak) -> String {
     if advice_is_fix(leak) {
-        let own = leak.library.as_ref().map(|library| &library.your_line);
-        let place = match own {
-            Some(own) => {
-                let own = own.as_ref().filter(|line| !is_where_it_stopped(leak, line));
-                own.map(place)
-            }
+        // Of a library's leak the nearest line of the program need not be what to change.
+        let place = match leak.library {
+            Some(_) => None,
             None => place_to_change(leak),
         };
         let place = place.map_or_else(String::new, |place| format!("{place}: "));

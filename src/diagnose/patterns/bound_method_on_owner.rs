@@ -58,10 +58,7 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let factory = case
         .steps()
         .find(|step| *step.name == ReferenceName::Attribute("default_factory".to_owned()));
-    let verb = match factory {
-        Some(_) => "has the default factory",
-        None => keeper.verb(),
-    };
+    let verb = keeper.verb_for(case);
     let finding = Finding::new(format!(
         "`{}` {verb} `{name}`, a bound method, which keeps the object that it is bound to{}.",
         keeper.name(),

@@ -76,7 +76,15 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let Some(cut) = case.cut else {
         return Some(finding);
     };
-    let removal = case.removal(cut);
+    // Another variable with the same memory would keep it as well.
+    let is_captured = matches!(case.graph[cut].name, ReferenceName::Closure(_));
+    let removal = match is_captured {
+        true => format!(
+            "{}, nor anything else that has the memory",
+            case.removal(cut)
+        ),
+        false => case.removal(cut),
+    };
     let remedy = match class.object.is_library() {
         true => removal,
         false => format!("define the class once, at module level, or {removal}"),

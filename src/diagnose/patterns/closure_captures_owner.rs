@@ -62,7 +62,7 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let finding = Finding::new(format!(
         "`{}` {} {}{} that {keeps} `{variable}`, {}.",
         keeper.name(),
-        keeper.verb(),
+        keeper.verb_for(case),
         spoken(function.object),
         at(function.object),
         if own {

@@ -26,6 +26,7 @@
 //!     self.error = None
 //! ```
 
+use petgraph::Direction;
 use petgraph::graph::{EdgeIndex, NodeIndex};
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
@@ -79,11 +80,17 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
             "if they are",
         ),
     };
-    finding = finding.remedy(
-        step.edge,
-        format!("{without}, {if_raised} not raised again"),
-    );
-    if keeper.plainly {
+    let future = future_with(case, step.edge);
+    let cleared = match future {
+        // It would have its traceback again.
+        Some(future) => format!(
+            "set the exception's `__traceback__` to None once the {future}, which keeps it too, has raised it for the \
+             last time"
+        ),
+        None => format!("{without}, {if_raised} not raised again"),
+    };
+    finding = finding.remedy(step.edge, cleared);
+    if keeper.plainly && future.is_none() {
         let attribute = keeper.attribute;
         finding = finding.code(
             format!("self.{attribute} = error"),
@@ -104,6 +111,16 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         false => format!(" (in a `finally`, {if_raised} raised again)"),
     };
     Some(finding.remedy_of(edges, format!("{removal}{again}")))
+}
+
+/// The class of a task or future that keeps an exception too: it raises that where it is awaited.
+fn future_with<'a>(case: &Case<'a>, of_exception: EdgeIndex) -> Option<&'a str> {
+    let (exception, _) = case.graph.edge_endpoints(of_exception)?;
+    let holders = case.graph.edges_directed(exception, Direction::Incoming);
+    let classes = holders.map(|edge| short(&case.graph[edge.source()].description.type_name));
+    classes
+        .into_iter()
+        .find(|it| it.ends_with("Task") || it.ends_with("Future"))
 }
 
 /// The attributes of objects of the same class that keep exceptions whose tracebacks are cut with this one, its keeper

@@ -146,9 +146,14 @@ pub fn fallback(case: &Case<'_>) -> Advice {
     let weakly = match (case.cut_step(), &case.graph[cut].name) {
         (Some(step), ReferenceName::Closure(variable)) if !owner.is_library() => {
             let weakly = or_weakly(case, &step, variable);
-            let remedy = format!(
-                "capture the values that the function needs, not `{variable}`, if they never change{weakly}"
-            );
+            let remedy = match CONTAINERS.contains(&target.description.kind) {
+                true => format!(
+                    "pass `{variable}` to the function as an argument, or remove from it what leads back"
+                ),
+                false => format!(
+                    "capture the values that the function needs, not `{variable}`, if they never change{weakly}"
+                ),
+            };
             return case.advise(finding.remedy(cut, remedy));
         }
         (_, ReferenceName::Attribute(_)) if is_object(owner) => case.weakly(cut),

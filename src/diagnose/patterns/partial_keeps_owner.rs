@@ -105,8 +105,9 @@ fn of_argument(case: &Case<'_>, keeper: &Keeper<'_>, step: &CycleStep<'_>) -> Fi
     let what = match keeper.is(step.next) {
         true => "has the object itself as an argument".to_owned(),
         false => format!(
-            "has {} as an argument, which leads back to the object",
-            a(&noun(step.next))
+            "has {} as an argument, which leads back to the {}",
+            a(&noun(step.next)),
+            noun(keeper.object)
         ),
     };
     let weakly = case

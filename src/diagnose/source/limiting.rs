@@ -180,12 +180,15 @@ impl<'s> Search<'_, 's> {
                     _ if self.is_self_with_length(source.syntax, node) => Some(node),
                     _ => None,
                 };
-                let Some(whole) = whole else { continue };
+                let Some(whole) = whole.filter(|it| self.may_be_its(source.syntax, *it)) else {
+                    continue;
+                };
                 let compared = self.compared(source.syntax, whole, grows);
                 let node = compared.map(|(node, _)| node);
                 let node = node.or_else(|| match grows {
                     Grows::Length | Grows::Graph => self.begun_anew(source.syntax, whole, grows),
                     _ => taken(source.syntax, whole)
+                        .or_else(|| self.emptied(source.syntax, whole, grows))
                         .or_else(|| self.taken_by_function(source.syntax, whole))
                         .or_else(|| self.begun_anew(source.syntax, whole, grows)),
                 });
@@ -207,6 +210,16 @@ impl<'s> Search<'_, 's> {
         let is_another = both.any(|(key, wanted)| same_key(syntax, *key, wanted) == Some(false));
         let more = keys.len() as isize - self.owner.keys.len() as isize;
         (!is_another).then_some((whole, more))
+    }
+
+    /// False for the attribute of another object in a file that does not have the name of the owner's class.
+    fn may_be_its(&self, syntax: &'s Syntax, whole: Node<'s>) -> bool {
+        if !matches!(self.owner.named, Named::Attribute { .. }) || self.is_self(syntax, whole) {
+            return true;
+        }
+        let first = all(whole).into_iter().find(|it| it.kind() == "identifier");
+        first.is_some_and(|it| self.is_self(syntax, it))
+            || self.family.0.iter().any(|it| syntax.has_word(it))
     }
 
     /// True for `self` in `len(self)` where the owner is an attribute of it.
@@ -299,6 +312,12 @@ impl<'s> Search<'_, 's> {
         whole.is_some_and(|(whole, _)| method(syntax, whole).is_some_and(|it| TAKERS.contains(&it)))
     }
 
+    /// What empties it: `items.clear()`.
+    fn emptied(&self, syntax: &'s Syntax, whole: Node<'s>, grows: Grows) -> Option<Node<'s>> {
+        let is_it = method(syntax, whole)? == "clear";
+        (is_it && self.happens_again(syntax, whole, grows)).then(|| whole.parent())?
+    }
+
     /// The assignment that lets it begin anew: of something that is empty or a part of what it was, but not of what it has
     /// at first.
     fn begun_anew(&self, syntax: &'s Syntax, whole: Node<'s>, grows: Grows) -> Option<Node<'s>> {
@@ -308,7 +327,9 @@ impl<'s> Search<'_, 's> {
         let has_itself = all(value).into_iter().any(|it| syntax.of(it) == text);
         if has_itself {
             let is_part = match grows {
-                Grows::Graph => is_detached(syntax, value),
+                Grows::Graph => {
+                    is_detached(syntax, value) && self.happens_again(syntax, statement, grows)
+                }
                 Grows::Length => value.kind() == "subscript",
                 _ => matches!(
                     value.kind(),
@@ -318,33 +339,35 @@ impl<'s> Search<'_, 's> {
                         | "set_comprehension"
                 ),
             };
-            return is_part.then_some(statement);
+            return (is_part && may_vary(syntax, statement).is_some()).then_some(statement);
         }
         let is_empty = is_constant(Some(value))
             || match grows {
                 Grows::Length | Grows::Graph => is_new_tensor(syntax, value),
                 _ => is_fresh(syntax, value) || holds_nothing(syntax, Some(value)),
             };
-        let function = functions_around(statement).into_iter().next();
+        (is_empty && self.happens_again(syntax, statement, grows)).then_some(statement)
+    }
+
+    /// True for what may be done again and again, though not each time that something is added: where an object gets its
+    /// attributes, and before a loop that fills it, it begins once.
+    fn happens_again(&self, syntax: &'s Syntax, node: Node<'s>, grows: Grows) -> bool {
+        let function = functions_around(node).into_iter().next();
         let name = function.and_then(|it| it.child_by_field_name("name"));
         let name = name.map_or("", |it| syntax.of(it));
-        if !is_empty || INITIAL.contains(&name) {
-            return None;
-        }
-        let again = match (&self.owner.named, function) {
-            _ if is_in_loop(statement, function) => true,
-            (Named::Local { .. }, Some(_)) => self.is_called_in_loop(name),
-            (Named::Global { .. }, None) | (Named::Local { .. }, None) => false,
-            _ if is_now_and_then(statement, function) => true,
-            // A function with a loop that fills it may run once.
-            (_, Some(function)) => {
+        match (may_vary(syntax, node), &self.owner.named, function) {
+            (None, _, _) => false,
+            _ if INITIAL.contains(&name) => false,
+            (Some(true), _, _) => true,
+            _ if is_in_loop(node, function) => true,
+            (_, Named::Local { .. }, Some(_)) => self.is_called_in_loop(name),
+            (_, _, Some(function)) => {
                 let has_loop = all(function).iter().any(|it| LOOPS.contains(&it.kind()));
                 let fills = has_loop || self.adds_within(syntax, function, grows);
                 !fills && !self.is_called_initially(name) || self.is_called_in_loop(name)
             }
-            (Named::Attribute { .. } | Named::Object { .. }, None) => false,
-        };
-        again.then_some(statement)
+            (_, _, None) => false,
+        }
     }
 
     /// The calls of a function.
@@ -442,7 +465,6 @@ fn method<'a>(syntax: &'a Syntax, whole: Node<'_>) -> Option<&'a str> {
 fn taken<'s>(syntax: &'s Syntax, whole: Node<'s>) -> Option<Node<'s>> {
     let parent = whole.parent()?;
     match method(syntax, whole) {
-        Some("clear") => return Some(parent),
         Some(name) if TAKERS.contains(&name) && is_for_limit(syntax, parent) => {
             return Some(parent);
         }
@@ -462,8 +484,7 @@ fn taken<'s>(syntax: &'s Syntax, whole: Node<'s>) -> Option<Node<'s>> {
         _ => it,
     });
     if let Some(delete) = delete.filter(|it| it.kind() == "delete_statement") {
-        let is_item = whole.kind() == "subscript" && !is_sliced;
-        return (!is_item || is_for_limit(syntax, delete)).then_some(delete);
+        return (is_sliced || is_for_limit(syntax, delete)).then_some(delete);
     }
     // `items[number % limit] = item`
     let is_assigned = bound_by(whole).is_some() && whole.kind() == "subscript";
@@ -524,14 +545,30 @@ fn is_in_loop(node: Node<'_>, function: Option<Node<'_>>) -> bool {
     found.is_some_and(|it| function.is_none_or(|function| lines(it).0 >= lines(function).0))
 }
 
-/// True for what a function does only if something is equal to something else, or larger.
-fn is_now_and_then(node: Node<'_>, function: Option<Node<'_>>) -> bool {
-    let condition = around(node, &["if_statement", "elif_clause"])
-        .filter(|it| functions_around(*it).into_iter().next() == function)
-        .and_then(|it| it.child_by_field_name("condition"));
-    let operators = ["<", ">", "<=", ">=", "==", "!="];
-    condition.is_some_and(|it| {
-        let mut nodes = all(it).into_iter();
-        nodes.any(|it| operators.contains(&it.kind()))
-    })
+/// Whether the conditions of its function under which something is done may be true and false by turns, if there are any;
+/// `None` if one is the same all the time, such as a parameter, as far as one can see.
+fn may_vary(syntax: &Syntax, node: Node<'_>) -> Option<bool> {
+    let function = functions_around(node).into_iter().next();
+    let (mut at, mut is_conditional) = (node, false);
+    while let Some(next) = around(at, &["if_statement", "elif_clause"])
+        && functions_around(next).into_iter().next() == function
+    {
+        let condition = next.child_by_field_name("condition")?;
+        let varies = all(condition).into_iter().any(|it| match it.kind() {
+            "<" | ">" | "<=" | ">=" | "==" | "!=" | "call" => true,
+            "identifier" => function.is_some_and(|function| {
+                let name = syntax.of(it);
+                let mut bindings = syntax.bindings(function, name).into_iter();
+                let is_bound = |it: Node<'_>| around(it, &["parameters"]).is_none();
+                syntax.is_variable(it) && bindings.any(is_bound)
+            }),
+            _ => false,
+        });
+        if !varies {
+            return None;
+        }
+        is_conditional = true;
+        at = next;
+    }
+    Some(is_conditional)
 }

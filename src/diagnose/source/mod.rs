@@ -230,6 +230,9 @@ fn item_of(leak: &Leak, container: u32) -> Option<(&str, &Object)> {
 /// no file of the program sets any of that name.
 fn speaks_of_another(leak: &Leak, attribute: &str, sources: &mut Sources) -> bool {
     let code = first_code(leak);
+    if leak.advice.text.contains(&format!(".{attribute}` to None")) {
+        return false;
+    }
     match code.rsplit_once('.') {
         Some((_, other)) => {
             other != attribute && (!is_of_library(leak, other) || is_set(other, sources))

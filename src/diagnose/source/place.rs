@@ -221,7 +221,9 @@ fn is_said(one: &Match<'_>, object: &Object) -> bool {
     let name = one.store.value.filter(|_| value == "identifier");
     let is_own = name.is_some_and(|name| is_decorated(one.source.syntax, name));
     let is_given = name.is_some() && !is_own && one.fit == Fit::Maybe;
-    let is_function = object.label.starts_with("function ") && object.location.is_some();
+    let is_programs = |at: &Location| !is_library_file(&at.file);
+    let is_function =
+        object.label.starts_with("function ") && object.location.as_ref().is_some_and(is_programs);
     let is_taker = is_given && is_function;
     !is_library_file(one.source.file) && !is_taker
 }

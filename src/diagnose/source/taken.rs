@@ -90,7 +90,7 @@ fn gives_to_keeper(leak: &Leak, syntax: &Syntax, call: Node<'_>) -> bool {
         || cycle(leak)
             .iter()
             .any(|it| it.kind == NodeKind::Object && Some(short(&it.label)) == class)
-        || is_hook && name.starts_with("register_")
+        || is_hook && name.trim_start_matches('_').starts_with("register_")
 }
 
 /// The name of the class in a method of which a node is.

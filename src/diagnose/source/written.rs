@@ -4,6 +4,7 @@ use tree_sitter::Node;
 
 use super::descriptor::is_of_other_classes;
 use super::family::{decorators, defined, is_one_of};
+use super::held::{is_imported, last_part};
 use super::reference::named_function;
 use super::sources::Source;
 use super::stores::{NAMESPACES, Store, bound_by, is_called, namespace, stores};
@@ -12,6 +13,9 @@ use crate::capture::{ClassSource, is_library_file};
 use crate::diagnose::case::short;
 use crate::model::report::{Node as Object, NodeKind};
 
+/// What calls of two functions of the standard library make.
+const PARTIAL: &str = "functools.partial";
+const METHOD: &str = "method";
 /// Functions of `builtins` that programs give away.
 const BUILT_IN: [&str; 16] = [
     "abs", "all", "any", "bool", "float", "int", "len", "max", "min", "print", "repr", "round",
@@ -218,6 +222,11 @@ impl Stored<'_> {
             return fits.max().unwrap_or(Fit::Maybe);
         }
         let label = self.object.label.as_str();
+        if let Some(made) = callable_made(syntax, value)
+            && made != kind_of_callable(self.object)
+        {
+            return Fit::No;
+        }
         // A built-in function leads nowhere.
         if is_built_in(syntax, value) {
             return Fit::No;
@@ -310,6 +319,26 @@ fn is_built_in(syntax: &Syntax, value: Node<'_>) -> bool {
         && !all(syntax.root())
             .iter()
             .any(|node| node.kind() == "wildcard_import")
+}
+
+/// What `functools.partial(…)` and `types.MethodType(…)` make; `None` for other expressions.
+fn callable_made(syntax: &Syntax, value: Node<'_>) -> Option<&'static str> {
+    let function = value.child_by_field_name("function");
+    let function = syntax.of(function.filter(|_| value.kind() == "call")?);
+    let first = function.split('.').next().unwrap_or_default();
+    let made = match last_part(function) {
+        "partial" => PARTIAL,
+        "MethodType" => METHOD,
+        _ => return None,
+    };
+    is_imported(syntax, first).then_some(made)
+}
+
+fn kind_of_callable(object: &Object) -> &str {
+    match object.label.starts_with("bound method ") {
+        true => METHOD,
+        false => &object.type_name,
+    }
 }
 
 /// Whether an expression may be a function that is made elsewhere.
