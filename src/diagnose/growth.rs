@@ -443,7 +443,7 @@ pub const EXCEPTIONS_KEPT: GrowthPattern = GrowthPattern {
 
 /// # A tensor that becomes longer
 ///
-/// A variable is replaced by a longer tensor again and again.
+/// A variable has a longer tensor again and again.
 ///
 /// **Why it grows.** `torch.cat` of the old tensor and something new is longer than before. It also copies all
 /// of the old one, so that both are in memory for a moment.
@@ -461,7 +461,7 @@ pub const EXCEPTIONS_KEPT: GrowthPattern = GrowthPattern {
 /// ```
 pub const TENSOR_GROWS: GrowthPattern = GrowthPattern {
     name: "tensor-grows",
-    what: "{owner} is replaced by a longer tensor again and again",
+    what: "{owner} becomes a longer tensor again and again",
     advice: "Keep the part that you need (`past = past[-n:]`), start again with each sequence, or \
              write into a tensor of fixed length. Each `torch.cat` also copies all of it.",
     keeps_graphs: false,

@@ -182,7 +182,7 @@ impl Growth {
     }
 
     fn is_of_arrays(&self) -> bool {
-        ["accumulates arrays", "by a longer array"]
+        ["accumulates arrays", "a longer array"]
             .iter()
             .any(|words| self.summary.contains(words))
     }

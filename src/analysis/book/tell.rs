@@ -4,6 +4,7 @@ use super::{ALL, Book, FOLLOWED, Moment};
 use crate::analysis::grown::Diagnosis;
 use crate::analysis::told::{Finding, Followed, Origin, Told};
 use crate::diagnose::cohorts::Group;
+use crate::diagnose::growth::ACTIVATION_ON_MODULE;
 use crate::diagnose::lengths::Line;
 use crate::model::growth::Growth;
 use crate::model::heap::same_owner;
@@ -14,8 +15,9 @@ impl Book {
     pub fn has_told(&self, found: &Finding) -> bool {
         // Who keeps tensors is told by these, and not by what else there is of them.
         let is_of_objects = matches!(found.from, Origin::Objects { .. } | Origin::Atoms(_));
+        let is_activation = found.diagnosis.pattern.name == ACTIVATION_ON_MODULE.name;
         let owner = &found.diagnosis.owner;
-        if is_of_objects
+        if (is_of_objects || is_activation)
             && self
                 .left()
                 .any(|told| same_owner(&told.growth.owner, owner))
@@ -96,6 +98,13 @@ impl Book {
         let Finding { diagnosis, from } = found;
         if !is_part {
             self.told.retain(|told| !told.is_of(&diagnosis));
+        }
+        // That a module keeps it is said with it.
+        if matches!(from, Origin::State) {
+            self.told.retain(|told| {
+                told.growth.pattern != ACTIVATION_ON_MODULE.name
+                    || !same_owner(&told.growth.owner, &diagnosis.owner)
+            });
         }
         let pattern = diagnosis.pattern;
         let tensors = diagnosis.tensors as u64;
