@@ -19,7 +19,7 @@ use crate::cpython::sizes::Sizes;
 use crate::device::DeviceSelection;
 use crate::diagnose::cohorts::{NEEDED, WARM_UP};
 use crate::diagnose::growth::ACTIVATION_ON_MODULE;
-use crate::diagnose::source::{adding, limiting};
+use crate::diagnose::source::{Sources, adding, limiting};
 use crate::model::cells::name_cell;
 use crate::model::growth::{Counters, Grown, Growth, GrowthReport, Sample as Size};
 use crate::model::redact::shorten;
@@ -494,6 +494,9 @@ impl Inspector {
         }
         let is_shown = !news.is_empty() && !self.redacts();
         let asked = is_shown.then(|| Self::ask(py));
+        let mut sources = asked
+            .as_ref()
+            .map_or_else(Sources::default, |asked| Sources::new(&asked.program));
         let mut told_now = Vec::new();
         for growth in news {
             let (mut lines, mut limit) = (Vec::new(), None);
@@ -501,10 +504,11 @@ impl Inspector {
                 (lines, limit) = py.detach(|| {
                     let lines = match trees.contains(&growth.owner) {
                         true => Vec::new(),
-                        false => adding(&growth, &asked.program),
+                        false => adding(&growth, &asked.program, &mut sources),
                     };
                     let beside = beside.remove(&growth.owner).unwrap_or_default();
-                    (lines, limiting(&growth, &beside, &asked.program))
+                    let limit = limiting(&growth, &beside, &asked.program, &mut sources);
+                    (lines, limit)
                 });
                 let limiting = limit.iter_mut().flat_map(|it| &mut it.lines);
                 let all = lines.iter_mut().chain(limiting);

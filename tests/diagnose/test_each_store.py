@@ -517,7 +517,7 @@ class Defaults:
 
 def test_a_default_factory_is_no_item() -> None:
     (told,) = advice(Defaults)
-    assert "`Defaults.items` has the default factory `make`" in told
+    assert "`Defaults.items` has as its default factory `make`" in told
 
 
 class Bus:

@@ -21,21 +21,23 @@ const FILES: usize = 12;
 /// By these a program comes to variables and attributes without their names.
 const DYNAMIC: [&str; 6] = ["exec", "eval", "globals", "locals", "vars", "__dict__"];
 /// The lines of a program of which one adds to an owner; none if other code may, or if they are many.
-pub fn adding(growth: &Growth, program: &Program) -> Vec<SourceLines> {
+pub fn adding(growth: &Growth, program: &Program, sources: &mut Sources) -> Vec<SourceLines> {
     let is_read = program.main.is_some() || !program.cells.is_empty();
     let owner = Owner::parse(&growth.owner).filter(|_| is_read);
     let (Some(owner), Some(grows)) = (owner, Grows::of(growth)) else {
         return Vec::new();
     };
-    let mut sources = Sources::new(program);
     if sources.have_changed() || DYNAMIC.iter().any(|word| sources.may_have(word)) {
         return Vec::new();
     }
-    let Some(files) = files(&owner, &mut sources) else {
+    let Some(files) = files(&owner, sources) else {
         return Vec::new();
     };
     let all = sources.of(&files);
     let search = Search::new(&owner, program, &all);
+    if search.is_common() {
+        return Vec::new();
+    }
     let Ok(mut found) = search.adding(grows) else {
         return Vec::new();
     };
@@ -58,7 +60,7 @@ pub fn adding(growth: &Growth, program: &Program) -> Vec<SourceLines> {
         .map(|(source, node)| shown(source.syntax, *node, source.file));
     let shown: Vec<SourceLines> = shown.collect::<Option<_>>().unwrap_or_default();
     let is_one = methods.iter().all(|it| search.is_one(it));
-    match !is_one || methods.iter().any(|it| is_replaced(it, &mut sources)) {
+    match !is_one || methods.iter().any(|it| is_replaced(it, sources)) {
         true => Vec::new(),
         false => shown,
     }

@@ -6,6 +6,7 @@ use std::path::Path;
 use tree_sitter::Node;
 
 use super::family::{bases, decorators, name_of};
+use super::files::words;
 use super::held::last_part;
 use super::mention::is_fresh;
 use super::reference::stands_for;
@@ -15,6 +16,8 @@ use super::syntax::{Syntax, all, around, children, is_named, lines, scope};
 use super::written::{Own, own_object};
 use crate::diagnose::case::short;
 
+/// Of a name that stands in more places nothing is said: a step of the program waits meanwhile.
+const USES: usize = 500;
 /// So many classes are looked for from which one derives.
 const CLASSES: usize = 64;
 /// Classes that add to no attribute of another's.
@@ -37,6 +40,8 @@ const BY_NAME: [&str; 5] = ["getattr", "setattr", "delattr", "__setattr__", "att
 pub struct Owner<'a> {
     pub named: Named<'a>,
     pub keys: Vec<&'a str>,
+    /// The function whose variable leads to it, if one does.
+    pub function: Option<&'a str>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -118,7 +123,13 @@ impl<'a> Owner<'a> {
             }
             _ => return None,
         };
-        Some(Self { named, keys })
+        let function = parts.first().unwrap_or(&last).strip_prefix("local `");
+        let function = function.and_then(|it| it.split("` in `").nth(1)?.split('`').next());
+        Some(Self {
+            named,
+            keys,
+            function: function.map(short),
+        })
     }
 
     pub fn name(&self) -> &'a str {
@@ -149,6 +160,14 @@ impl<'a, 's> Search<'a, 's> {
             program,
             classes,
         }
+    }
+
+    /// True for a name that the files have so often that a look at each place would take long.
+    pub fn is_common(&self) -> bool {
+        let name = self.owner.name();
+        let texts = self.sources.iter().map(|it| it.syntax.text());
+        let uses = texts.map(|text| words(text).filter(|it| *it == name).count());
+        uses.sum::<usize>() > USES
     }
 
     /// True for the file of the owner's module.

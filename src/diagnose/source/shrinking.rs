@@ -1,0 +1,159 @@
+//! Expressions by which a container becomes smaller, or is emptied, and whether that may happen again.
+
+use tree_sitter::Node;
+
+use super::container::key_of;
+use super::held::last_part;
+use super::stores::bound_by;
+use super::syntax::{Syntax, all, around, children, functions_around, is_field, lines};
+
+/// Methods that take one item or some, for whatever reason.
+pub const TAKERS: [&str; 6] = [
+    "discard",
+    "pop",
+    "popitem",
+    "popleft",
+    "remove",
+    "difference_update",
+];
+/// Functions of `heapq` that put one in the place of another.
+const REPLACING: [&str; 2] = ["heappushpop", "heapreplace"];
+pub const LOOPS: [&str; 2] = ["for_statement", "while_statement"];
+
+/// `len(x)`, of an expression.
+pub fn length<'s>(syntax: &Syntax, whole: Node<'s>) -> Option<Node<'s>> {
+    let call = whole.parent()?.parent().filter(|it| it.kind() == "call")?;
+    (given_to(syntax, whole)? == "len").then_some(call)
+}
+
+/// The name of the function whose first argument an expression is.
+pub fn given_to<'a>(syntax: &'a Syntax, whole: Node<'_>) -> Option<&'a str> {
+    let list = whole.parent().filter(|it| it.kind() == "argument_list")?;
+    let is_first = children(list).first() == Some(&whole);
+    let call = list.parent().filter(|it| it.kind() == "call" && is_first)?;
+    Some(last_part(syntax.of(call.child_by_field_name("function")?)))
+}
+
+/// The name of the method of an expression that is read.
+pub fn method<'a>(syntax: &'a Syntax, whole: Node<'_>) -> Option<&'a str> {
+    let attribute = whole.parent().filter(|it| it.kind() == "attribute")?;
+    let name = attribute.child_by_field_name("attribute")?;
+    is_field(attribute, "object", whole).then(|| syntax.of(name))
+}
+
+/// What takes from a container, where that is a limit or empties it.
+pub fn taken<'s>(syntax: &'s Syntax, whole: Node<'s>) -> Option<Node<'s>> {
+    let parent = whole.parent()?;
+    match method(syntax, whole) {
+        Some(name) if TAKERS.contains(&name) && is_for_limit(syntax, parent) => {
+            return Some(parent);
+        }
+        _ => {}
+    }
+    if given_to(syntax, whole).is_some_and(|it| REPLACING.contains(&it)) {
+        return Some(whole);
+    }
+    // `del items[:-limit]`
+    let is_sliced = parent.kind() == "subscript"
+        && is_field(parent, "value", whole)
+        && children(parent).iter().any(|it| it.kind() == "slice");
+    let deleted = if is_sliced { parent } else { whole };
+    let delete = deleted.parent();
+    let delete = delete.map(|it| match it.kind() {
+        "expression_list" => it.parent().unwrap_or(it),
+        _ => it,
+    });
+    if let Some(delete) = delete.filter(|it| it.kind() == "delete_statement") {
+        return (is_sliced || is_for_limit(syntax, delete)).then_some(delete);
+    }
+    // `items[number % limit] = item`
+    let is_assigned = bound_by(whole).is_some() && whole.kind() == "subscript";
+    let key = key_of(whole).filter(|_| is_assigned)?;
+    let is_in_turn = all(key).into_iter().any(|it| syntax.of(it) == "%");
+    is_in_turn.then_some(whole)
+}
+
+/// True for what is done only if something is larger than something else, or to a part of the items.
+fn is_for_limit(syntax: &Syntax, node: Node<'_>) -> bool {
+    let function = functions_around(node).into_iter().next();
+    let mut at = node;
+    while let Some(next) = around(
+        at,
+        &[
+            "if_statement",
+            "elif_clause",
+            "while_statement",
+            "for_statement",
+        ],
+    ) {
+        if functions_around(next).into_iter().next() != function {
+            return false;
+        }
+        let condition = match next.kind() {
+            "for_statement" => next.child_by_field_name("right"),
+            _ => next.child_by_field_name("condition"),
+        };
+        let compares = condition.is_some_and(|it| {
+            all(it).into_iter().any(|it| match it.kind() {
+                "<" | ">" | "<=" | ">=" => {
+                    // Whether there is any says nothing of how many there may be.
+                    let zero = it.next_sibling().is_some_and(|it| syntax.of(it) == "0");
+                    !zero || next.kind() == "while_statement"
+                }
+                "slice" => next.kind() == "for_statement",
+                _ => false,
+            })
+        });
+        if compares {
+            return true;
+        }
+        at = next;
+    }
+    false
+}
+
+pub fn is_detached(syntax: &Syntax, value: Node<'_>) -> bool {
+    all(value).into_iter().any(|it| {
+        let name = it.child_by_field_name("attribute");
+        name.is_some_and(|it| matches!(syntax.of(it), "data" | "detach" | "detach_"))
+    })
+}
+
+/// True for what a loop of the same function does.
+pub fn is_in_loop(node: Node<'_>, function: Option<Node<'_>>) -> bool {
+    let found = around(node, &LOOPS);
+    found.is_some_and(|it| function.is_none_or(|function| lines(it).0 >= lines(function).0))
+}
+
+/// Whether the conditions of its function under which something is done may be true and false by turns, if there are any;
+/// `None` if one is the same all the time, such as a parameter, as far as one can see.
+pub fn may_vary(syntax: &Syntax, node: Node<'_>) -> Option<bool> {
+    let function = functions_around(node).into_iter().next();
+    let (mut at, mut is_conditional) = (node, false);
+    while let Some(next) = around(at, &["if_statement", "elif_clause"])
+        && functions_around(next).into_iter().next() == function
+    {
+        let condition = next.child_by_field_name("condition")?;
+        let varies = all(condition).into_iter().any(|it| match it.kind() {
+            "<" | ">" | "<=" | ">=" | "call" => true,
+            // A text or a constant is that of an option.
+            "==" | "!=" => [it.prev_sibling(), it.next_sibling()]
+                .into_iter()
+                .flatten()
+                .all(|it| !matches!(it.kind(), "string" | "none" | "true" | "false")),
+            "identifier" => function.is_some_and(|function| {
+                let name = syntax.of(it);
+                let mut bindings = syntax.bindings(function, name).into_iter();
+                let is_bound = |it: Node<'_>| around(it, &["parameters"]).is_none();
+                syntax.is_variable(it) && bindings.any(is_bound)
+            }),
+            _ => false,
+        });
+        if !varies {
+            return None;
+        }
+        is_conditional = true;
+        at = next;
+    }
+    Some(is_conditional)
+}
