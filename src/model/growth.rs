@@ -243,6 +243,13 @@ impl Growth {
         )
     }
 
+    /// The first of the lines that may limit it, by the name of its file: "train.py:12".
+    pub fn limited_at_first(&self) -> Option<String> {
+        let line = self.limited_at.first()?;
+        let file = line.file.rsplit(['/', '\\']).next().unwrap_or_default();
+        Some(format!("{file}:{}", line.marked))
+    }
+
     /// The places of the lines that may limit it: "train.py:12 or train.py:30".
     pub fn limited_by(&self) -> String {
         one_of(&places_of(&self.limited_at))

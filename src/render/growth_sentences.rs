@@ -138,7 +138,8 @@ fn explained(report: &GrowthReport, grown: u64) -> (Vec<String>, f64) {
     };
     let growing = growing.iter().map(|it| (it, String::new())).enumerate();
     let limited = limited.iter().map(|it| {
-        let remark = format!(" (may be limited by {})", it.0.limited_by());
+        let line = it.0.limited_at_first();
+        let remark = line.map_or_else(String::new, |it| format!(" (may be limited by {it})"));
         (it, remark)
     });
     let stopped = stopped

@@ -175,8 +175,15 @@ fn split(retention: &Retention) -> (Vec<&Keeper>, Vec<&Keeper>) {
     all.partition(|keeper| keeper.goes_by_itself)
 }
 
-/// Words with a capital letter at the beginning and a full stop.
+/// Words with a capital letter at the beginning, unless they begin with the name of a file, and a full stop.
 pub fn sentence(words: &str) -> String {
+    let first = words.split(' ').next().unwrap_or_default();
+    if first
+        .trim_end_matches([':', '.'])
+        .contains(['.', '/', '\\', ':'])
+    {
+        return format!("{}.", words.trim_end_matches('.'));
+    }
     let mut letters = words.chars();
     let first = letters.next().map(|it| it.to_uppercase().to_string());
     first.unwrap_or_default() + letters.as_str().trim_end_matches('.') + "."

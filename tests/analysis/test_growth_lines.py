@@ -27,6 +27,15 @@ print(monitor.found[0].to_text() if monitor.found else "")
 """
 
 PROGRAMS = {
+    "a variable that is bound with others": """
+def begin():
+    seen, kept, number = set(), [], 0
+
+    def step(number):
+        kept.append(torch.zeros(500))  # here
+        seen.add(number)
+    return step
+""",
     "an attribute": """
 class Trainer:
     def __init__(self):
@@ -349,12 +358,12 @@ def test_the_lines_that_add_to_it_are_named(case: str, tmp_path: Path) -> None:
 
 def test_a_variable_of_another_module_is_filled_by_its_name(tmp_path: Path) -> None:
     program = """
-import config
+import config as settings
 from config import LATER
 
 def begin():
     def step(number):
-        config.OUTPUTS.append(torch.zeros(500))
+        settings.OUTPUTS.append(torch.zeros(500))
         LATER.append(torch.zeros(700))
     return step
 """

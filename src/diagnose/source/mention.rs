@@ -200,6 +200,11 @@ pub fn used<'s>(syntax: &'s Syntax, whole: Node<'s>, more: isize, grows: Grows) 
         "assignment" if is_field(parent, "left", whole) => {
             assigned(syntax, parent, whole, more, grows)
         }
+        // `kept, seen = [], set()`
+        "pattern_list" | "tuple_pattern" => match bound_by(whole) {
+            Some((_, Some(value))) if more <= 0 && is_fresh(syntax, value) => Use::Reads,
+            _ => Use::Unknown,
+        },
         "expression_statement"
         | "delete_statement"
         | "global_statement"

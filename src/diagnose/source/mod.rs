@@ -494,10 +494,13 @@ fn patch(syntax: &Syntax, file: &Path, line: usize, name: Option<&str>) -> Resul
 
 /// The one reference that a line is about.
 fn candidate(syntax: &Syntax, line: usize, name: Option<&str>) -> Result<Candidate, String> {
-    let mut all = weak::candidates(syntax);
-    all.extend(release::candidates(syntax));
-    all.retain(|candidate| name.is_none_or(|name| candidate.name == name));
     let holds = |range: &&(usize, usize)| (range.0..=range.1).contains(&line);
+    let is_named = |own: &str| name.is_none_or(|name| own == name);
+    let mut all = weak::candidates(syntax, |own, places| {
+        is_named(own) && places.iter().flatten().any(|range| holds(&range))
+    });
+    all.extend(release::candidates(syntax));
+    all.retain(|candidate| is_named(&candidate.name));
     // How far it is to the line: by which place, and how many lines that has.
     let distance = |candidate: &Candidate| {
         let ranges = candidate.places.iter().enumerate();

@@ -275,6 +275,7 @@ impl<'a, 's> Search<'a, 's> {
             Named::Global { module, .. } => match own {
                 Some(_) => Ok(None),
                 None if holder == module || holder == last_part(module) => Ok(Some(node)),
+                None if is_alias(syntax, holder, module) => Ok(Some(node)),
                 None => Err(Unknown),
             },
             Named::Local { .. } | Named::Object { .. } => Ok(None),
@@ -357,6 +358,18 @@ impl<'a, 's> Search<'a, 's> {
     pub fn is_family(&self, class: &str) -> bool {
         self.family.0.iter().any(|it| it == class)
     }
+}
+
+/// True for a name that only `import module as name` binds.
+fn is_alias(syntax: &Syntax, name: &str, module: &str) -> bool {
+    let mut bindings = syntax.bindings(syntax.root(), name).into_iter();
+    let is_import = |binding: Node<'_>| {
+        let import = around(binding, &["aliased_import"]);
+        let imported = import.and_then(|it| it.child_by_field_name("name"));
+        imported.is_some_and(|it| syntax.of(it) == module)
+            && around(binding, &["import_statement"]).is_some()
+    };
+    bindings.next().is_some_and(is_import) && bindings.all(is_import)
 }
 
 /// True for a name in `__slots__`.

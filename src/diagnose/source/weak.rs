@@ -30,13 +30,20 @@ struct Store<'a> {
     class: Node<'a>,
 }
 
-/// The references to its owner that an attribute of `self` gets in this file.
-pub fn candidates(syntax: &Syntax) -> Vec<Candidate> {
-    all(syntax.root())
-        .into_iter()
-        .filter(|node| node.kind() == "assignment")
-        .filter_map(|node| Store::of(syntax, node)?.candidate())
-        .collect()
+/// The references to its owner that an attribute of `self` gets in this file, of those that are meant by their name and
+/// places: the change of each takes a look at the whole file.
+pub fn candidates(
+    syntax: &Syntax,
+    is_meant: impl Fn(&str, &[Vec<(usize, usize)>]) -> bool,
+) -> Vec<Candidate> {
+    let nodes = all(syntax.root()).into_iter();
+    let stores = nodes.filter(|node| node.kind() == "assignment");
+    let stores = stores.filter_map(|node| Store::of(syntax, node));
+    let meant = stores.filter_map(|store| {
+        let places = store.places()?;
+        is_meant(store.attribute, &places).then(|| store.candidate(places))?
+    });
+    meant.collect()
 }
 
 impl<'a> Store<'a> {
@@ -70,8 +77,22 @@ impl<'a> Store<'a> {
         })
     }
 
-    fn candidate(&self) -> Option<Candidate> {
-        let mut kept = Vec::new();
+    /// What a line may name to mean it; `None` for what is no function.
+    fn places(&self) -> Option<Vec<Vec<(usize, usize)>>> {
+        let kept = match self.value.kind() {
+            "lambda" => Vec::new(),
+            "identifier" => vec![lines(self.inner_function()?)],
+            "attribute" => {
+                let name = self.value.child_by_field_name("attribute")?;
+                let line = lines(self.method_named(self.syntax.of(name))?).0;
+                vec![(line, line)]
+            }
+            _ => return None,
+        };
+        Some(vec![vec![lines(self.assignment)], kept, self.class_lines()])
+    }
+
+    fn candidate(&self, places: Vec<Vec<(usize, usize)>>) -> Option<Candidate> {
         let mut bound = None;
         let (what, change) = match self.value.kind() {
             "lambda" => {
@@ -91,17 +112,14 @@ impl<'a> Store<'a> {
             }
             "identifier" => {
                 let function = self.inner_function()?;
-                kept.push(lines(function));
                 ("the function", self.in_function(function))
             }
             "attribute" => {
                 let name = self.value.child_by_field_name("attribute")?;
                 let object = self.value.child_by_field_name("object")?;
-                let method = self.method_named(self.syntax.of(name))?;
                 if self.syntax.of(object) != self.owner || object.kind() != "identifier" {
                     return None;
                 }
-                kept.push((lines(method).0, lines(method).0));
                 bound = Some(self.syntax.of(name).to_owned());
                 ("the method", self.in_bound_method(self.syntax.of(name)))
             }
@@ -120,7 +138,7 @@ impl<'a> Store<'a> {
         Some(Candidate {
             name: self.attribute.to_owned(),
             line: lines(self.assignment).0,
-            places: vec![vec![lines(self.assignment)], kept, self.class_lines()],
+            places,
             change,
         })
     }

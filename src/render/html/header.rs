@@ -95,9 +95,20 @@ fn largest(report: &Report) -> Markup {
                 (on_ranks(report, leak))
             }
             @if leak.summary.is_empty() { ". " } @else { ": " code { (name(&brief(&leak.summary), NAME)) } ". " }
+            @if let Some(pattern) = pattern_of_all(report) {
+                "All " (report.leaks.len()) " are of the pattern " code { (name(pattern, NAME)) } ". "
+            }
             @if !leak.shared.is_empty() { "Other leaks hold some of it too. " }
         }
     }
+}
+
+/// The pattern that all of several leaks have.
+fn pattern_of_all(report: &Report) -> Option<&str> {
+    let (first, others) = report.leaks.split_first().filter(|it| !it.1.is_empty())?;
+    let pattern = first.pattern.as_deref()?;
+    let is_same = |leak: &Leak| leak.pattern.as_deref() == Some(pattern);
+    others.iter().all(is_same).then_some(pattern)
 }
 
 /// The line to change, or those of which one is; of a library's leak the nearest line of the program.

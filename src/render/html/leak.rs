@@ -79,7 +79,7 @@ fn gist(leak: &Leak, all: &[Listed<'_>]) -> Markup {
     let fix = sentences::fix(leak);
     html! {
         dl.gist {
-            (entry("Fix", &with_code(&brief(&sentence(&fix)))))
+            (entry("Fix", &with_code(&brief(&fix))))
             (entry("Held", &brief(&sentence(&sentences::held(leak)))))
             @if let Some(others) = sentences::also_held(leak, &[]) {
                 (entry("Also", &linked(&brief(&sentence(&others)), leak, all)))

@@ -85,7 +85,7 @@ pub fn table(class: Option<&str>, titles: &[&str], rows: impl Iterator<Item = Ma
 pub fn notes(notes: &[String]) -> Markup {
     html! {
         @if !notes.is_empty() {
-            ul.notes { @for note in notes { li { (name(note, 1000)) } } }
+            ul.notes { @for note in notes { li { (with_code(&name(note, 1000))) } } }
         }
     }
 }

@@ -14,7 +14,10 @@ use crate::render::source;
 pub fn growth(report: &GrowthReport) -> String {
     let mut text = sentence(&growth_headline(report)) + "\n";
     if report.notes.is_empty() && is_clean(report) {
-        text += "No growth was found.\n";
+        text += match report.stopped.is_empty() {
+            true => "No growth was found.\n",
+            false => "Nothing grows now.\n",
+        };
     }
     text.extend(report.found.iter().map(|it| paragraph(&it.growth) + "\n"));
     text.extend(advice_on_resident(report).map(|advice| advice + "\n"));

@@ -66,6 +66,7 @@ fn title(report: &GrowthReport) -> String {
     let are_tensors = report.found.iter().all(|it| it.growth.tensors > 0);
     match count {
         0 if report.is_early() => "Too early to tell".to_owned(),
+        0 if is_clean(report) && !report.stopped.is_empty() => "Nothing grows now".to_owned(),
         0 if is_clean(report) => "No growth was found".to_owned(),
         0 if !report.limited.is_empty() => "Nothing to report yet".to_owned(),
         0 if report.untold.is_empty()
@@ -168,6 +169,15 @@ fn layers(report: &GrowthReport) -> Option<Vec<Layer>> {
             layers.push((grown, Layer { name, sizes }));
         }
     }
+    // Of a kind of which others have much as well, a layer would say more than the owner has.
+    let is_others = |(grown, layer): &(&Grown, Layer)| {
+        let same = report.found.iter().filter(|it| it.history == grown.history);
+        let own = same.fold(0u64, |sum, it| sum.saturating_add(it.explains));
+        own > 0 && grown_by(&layer.sizes) > own.saturating_add(own / 4)
+    };
+    if layers.iter().any(is_others) {
+        return None;
+    }
     let mut layers: Vec<Layer> = layers.into_iter().map(|(_, layer)| layer).collect();
     layers.sort_by_key(|layer| Reverse(layer.sizes.last().copied()));
     layers.truncate(LAYERS);
@@ -213,7 +223,7 @@ fn group(grown: &Grown, report: &GrowthReport) -> Markup {
         samples => format!(", by {}", counted(samples, "sample", "samples")),
     };
     let held = format!(
-        "{}{grows}, at step {}{samples}.",
+        "{}{grows}, when reported at step {}{samples}.",
         growth.amount(),
         grouped(growth.step),
     );

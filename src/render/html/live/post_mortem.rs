@@ -86,7 +86,7 @@ fn body(found: &PostMortem, owners: Option<&Owners>, looked: Looked<'_>) -> Mark
         }
         (findings("Autograd graphs in containers: what all tensors but the newest keep", &found.graphs))
         @if let Some(owners) = owners && looked.heap.is_some_and(has_memory) { (section("Owners", &owners.figure)) }
-        (findings("Largest owners", &found.owners))
+        (findings("Largest tensors", &found.owners))
         @if let Some(grew) = looked.grew.filter(|grew| !grew.found.is_empty()) { (growth::sections(grew)) }
         @if !is_first {
             @if let Some(leak) = leak { (card(leak)) }
@@ -164,7 +164,7 @@ fn bars(found: &PostMortem, numbers: &Numbers) -> Markup {
     let mut parts: Vec<(&str, &str, u64)> = found
         .roles
         .iter()
-        .map(|(role, bytes)| (colour(role), role.as_str(), *bytes))
+        .map(|(role, bytes)| (colour(role), said(role), *bytes))
         .collect();
     // What could be freed comes last, so that it is beside what is free.
     parts.sort_by_key(|&(colour, _, bytes)| (colour == GARBAGE, std::cmp::Reverse(bytes)));
@@ -234,6 +234,14 @@ fn bars(found: &PostMortem, numbers: &Numbers) -> Markup {
                 }
             }
         }
+    }
+}
+
+/// The name of a role. What it is for is known of each owner only, below.
+fn said(role: &str) -> &str {
+    match role {
+        "other tensors" => "activations and other tensors",
+        _ => role,
     }
 }
 
