@@ -1,4 +1,4 @@
-"""A report waits for the reading of a large file, but not for each line of it to be thought over."""
+"""A report waits for the reading of a large file, not for a thought about each of its lines."""
 
 from __future__ import annotations
 
