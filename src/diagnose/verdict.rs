@@ -2,6 +2,7 @@
 
 use super::verdicts;
 use crate::model::growth::Growth;
+use crate::model::heap::same_owner;
 use crate::model::human_bytes;
 use crate::model::post_mortem::{Numbers, PostMortem};
 
@@ -11,6 +12,12 @@ const SMALLER: &str = "Use a smaller batch and accumulate gradients, checkpoint 
 
 const CYCLES: &str = "Break the cycles (see the leak trace below), or collect in time with \
                       cyclescope.collect_on_pressure() or cyclescope.step().";
+
+const GRAPHS: &str = "Delete CUDA graphs that are no longer replayed, or let them share a pool: torch.cuda.graph(graph, \
+                      pool=other.pool()).";
+
+const FROZEN: &str = "Call gc.collect() before gc.freeze(), and freeze only what lives to the end. gc.unfreeze() and a \
+                      collection free what is here now; cyclescope.find_tensor_cycles() says what makes the cycles.";
 
 /// What else is known of a request that failed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,15 +43,31 @@ pub fn judge(found: &mut PostMortem, needs: Needs<'_>) {
             "",
         ),
         Some(known) => of_parts(found, known)
-            .or_else(|| of_numbers(known, needs))
+            .or_else(|| of_numbers(known))
+            .or_else(|| of_needs(found, known, needs))
             .or_else(|| of_growth(found, known, needs))
             .or_else(|| of_request(found, known, needs))
             .unwrap_or_else(|| otherwise(found, known, needs)),
     };
-    let advice = advice.to_owned();
+    let growth = match verdict {
+        verdicts::GROWTH => most_grown(found, needs).map(|(growth, _)| growth),
+        verdicts::KEPT_GRAPHS => growth_of_graphs(found),
+        _ => None,
+    };
+    let places = growth.and_then(Growth::places);
+    let places = places.map_or_else(String::new, |places| format!("{places}: "));
+    let advice = format!("{places}{advice}");
     found.verdict = verdict.to_owned();
     found.headline = headline;
     found.advice = advice;
+}
+
+/// What a monitor has found of the container whose graphs the request would have fitted without.
+fn growth_of_graphs(found: &PostMortem) -> Option<&Growth> {
+    let graphs = found.graphs.iter().find(|it| it.would_fit == Some(true))?;
+    let (owner, _) = graphs.what.rsplit_once(": ")?;
+    let mut growth = found.growth.iter();
+    growth.find(|it| same_owner(&it.owner, owner))
 }
 
 /// The verdict, its sentence and the advice.
@@ -77,8 +100,8 @@ fn of_parts(found: &PostMortem, known: &Numbers) -> Option<Verdict<'static>> {
     ))
 }
 
-/// By the allocator's numbers, and what the program needs at least.
-fn of_numbers(known: &Numbers, needs: Needs<'_>) -> Option<Verdict<'static>> {
+/// By the allocator's numbers.
+fn of_numbers(known: &Numbers) -> Option<Verdict<'static>> {
     let asked = human_bytes(known.requested);
     let free = known.headroom() + known.free_in_blocks;
     if known.headroom() < known.requested && known.requested <= free {
@@ -100,12 +123,26 @@ fn of_numbers(known: &Numbers, needs: Needs<'_>) -> Option<Verdict<'static>> {
         let headline = format!("{asked} were requested at once, but the limit is {limit}");
         return Some((verdicts::BATCH_TOO_BIG, headline, SMALLER));
     }
+    None
+}
+
+/// By what the program needs at least.
+fn of_needs(found: &PostMortem, known: &Numbers, needs: Needs<'_>) -> Option<Verdict<'static>> {
     if !needs.too_big {
         return None;
     }
-    if others_took_it(known) && needs.model + needs.step + known.requested <= known.limit {
-        return Some((verdicts::ELSEWHERE, outside(known), OTHERS));
+    let least = needs.model + needs.step + known.requested;
+    // Blocks that only a CUDA graph may use are no batch's.
+    if least <= known.limit {
+        let is_elsewhere = others_took_it(known);
+        return is_elsewhere.then(|| (verdicts::ELSEWHERE, outside(known), OTHERS));
     }
+    // What the step uses may be what grew.
+    let grown = most_grown(found, needs).map_or(0, |(_, now)| now);
+    if least - grown.min(needs.step) <= known.limit {
+        return None;
+    }
+    let asked = human_bytes(known.requested);
     let headline = format!(
         "{asked} would not fit even if only the model ({} with gradients and optimizer state) and \
          the running step ({}) were in memory",
@@ -173,6 +210,20 @@ fn otherwise(found: &PostMortem, known: &Numbers, needs: Needs<'_>) -> Verdict<'
         human_bytes(known.requested),
         human_bytes(known.limit)
     );
+    if known.private >= known.requested {
+        let headline = format!(
+            "{headline}; {} of it are reserved for CUDA graphs",
+            human_bytes(known.private)
+        );
+        return (verdicts::UNCLEAR, headline, GRAPHS);
+    }
+    if let Some(frozen) = frozen(found) {
+        let headline = format!(
+            "{headline}; {} of it are garbage that no collection frees, after `gc.freeze()`",
+            human_bytes(frozen)
+        );
+        return (verdicts::UNCLEAR, headline, FROZEN);
+    }
     if let Some(cycles) = &found.cycles {
         let headline = format!(
             "{headline}; {} of garbage in reference cycles are a part of it",
@@ -194,6 +245,13 @@ fn otherwise(found: &PostMortem, known: &Numbers, needs: Needs<'_>) -> Verdict<'
     (verdicts::UNCLEAR, headline, advice)
 }
 
+/// Bytes of garbage in cycles that a collection would not find, if all of it was looked for.
+fn frozen(found: &PostMortem) -> Option<u64> {
+    let is_all = found.cycles.is_none() && found.left_out.is_empty();
+    let garbage = found.roles.get("garbage in cycles").copied();
+    garbage.filter(|&bytes| is_all && bytes > 0)
+}
+
 /// True if this process may take as much, and the driver has it not, but others have.
 fn others_took_it(known: &Numbers) -> bool {
     let may = known.limit.saturating_sub(known.reserved) >= known.requested;
@@ -212,6 +270,7 @@ fn outside(known: &Numbers) -> String {
 mod tests {
     use super::*;
     use crate::model::post_mortem::Finding;
+    use crate::model::source::SourceLines;
 
     const MIB: u64 = 1 << 20;
     const GIB: u64 = 1 << 30;
@@ -309,6 +368,45 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_line_that_adds_to_what_fills_the_memory_is_named() {
+        let line = SourceLines {
+            file: "train.py".to_owned(),
+            marked: 37,
+            ..SourceLines::default()
+        };
+        let losses =
+            |line: u32| format!("local `losses` in `fit`, train.py:{line}, thread MainThread");
+        let growth = Growth {
+            owner: losses(38),
+            tensors: 20,
+            bytes: 600 * MIB,
+            advice: "Limit it.".to_owned(),
+            added_at: vec![line],
+            ..Growth::default()
+        };
+        let graphs = Finding {
+            what: format!("{}: 20 tensors with their autograd graphs", losses(40)),
+            bytes: 600 * MIB,
+            would_fit: Some(true),
+            ..Finding::default()
+        };
+        for (graphs, verdict) in [(vec![graphs], "kept-graphs"), (vec![], "growth")] {
+            let found = PostMortem {
+                graphs,
+                growth: vec![growth.clone()],
+                ..PostMortem::default()
+            };
+            let found = judged(found, asked(), false);
+            assert_eq!(found.verdict, verdict);
+            assert!(
+                found.advice.starts_with("train.py:37: "),
+                "{}",
+                found.advice
+            );
+        }
+    }
+
     fn judged(found: PostMortem, numbers: Numbers, too_big: bool) -> PostMortem {
         let mut found = PostMortem {
             numbers: Some(numbers),
@@ -316,10 +414,56 @@ mod tests {
         };
         let needs = Needs {
             too_big,
+            step: if too_big { GIB } else { 0 },
             ..Needs::default()
         };
         judge(&mut found, needs);
         found
+    }
+
+    #[test]
+    fn blocks_of_cuda_graphs_are_no_batch() {
+        let numbers = Numbers {
+            limit: 4 * GIB,
+            private: 3 * GIB,
+            ..asked()
+        };
+        let found = judged(PostMortem::default(), numbers, true);
+        assert_eq!(found.verdict, "unclear");
+        assert!(
+            found
+                .headline
+                .contains("3.0 GiB of it are reserved for CUDA graphs")
+        );
+    }
+
+    #[test]
+    fn what_a_step_uses_may_be_what_grew() {
+        let growth = Growth {
+            tensors: 1,
+            bytes: 900 * MIB,
+            ..Growth::default()
+        };
+        let grown = PostMortem {
+            growth: vec![growth],
+            ..PostMortem::default()
+        };
+        assert_eq!(judged(grown, asked(), true).verdict, "growth");
+    }
+
+    #[test]
+    fn frozen_garbage_is_said_to_be_that() {
+        let frozen = PostMortem {
+            roles: [("garbage in cycles".to_owned(), 600 * MIB)].into(),
+            ..PostMortem::default()
+        };
+        let told = |found: PostMortem| judged(found, asked(), false).headline;
+        assert!(told(frozen.clone()).contains("garbage that no collection frees"));
+        let cut_short = PostMortem {
+            left_out: vec!["cycles: no time left".to_owned()],
+            ..frozen
+        };
+        assert!(!told(cut_short).contains("no collection"));
     }
 
     #[test]

@@ -216,11 +216,16 @@ impl Growth {
 
     /// What to change, with the lines where.
     pub fn fix(&self) -> String {
-        let places = places_of(self.shown_lines());
-        match places.is_empty() || self.advice.is_empty() {
-            true => self.advice.clone(),
-            false => format!("{}: {}", one_of(&places), self.advice),
+        match self.places().filter(|_| !self.advice.is_empty()) {
+            Some(places) => format!("{places}: {}", self.advice),
+            None => self.advice.clone(),
         }
+    }
+
+    /// The places of the lines to show: "train.py:12 or train.py:30"; `None` without any.
+    pub fn places(&self) -> Option<String> {
+        let places = places_of(self.shown_lines());
+        (!places.is_empty()).then(|| one_of(&places))
     }
 
     /// The lines to show: those that should limit it, or else those that add to it.

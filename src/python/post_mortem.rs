@@ -168,12 +168,17 @@ impl Examination {
 
     /// What a monitor has found, but for garbage, which the cycles tell of.
     fn growth(&mut self, report: &Bound<'_, GrowthReport>) {
-        let report = report.get();
+        let mut report = report.get().clone();
+        // What the program lets grow up to a limit fills the memory all the same.
+        for mut grown in std::mem::take(&mut report.limited) {
+            grown.growth.advice = grown.growth.beyond_limit();
+            report.found.push(grown);
+        }
         let is_alive = |grown: &&Grown| grown.growth.pattern != GARBAGE_ACCUMULATES.name;
         let growing = report.found.iter().filter(is_alive);
         self.grown = growing.clone().map(|grown| grown.explains).collect();
         self.found.growth = growing.map(|grown| grown.growth.clone()).collect();
-        self.grew = Some(report.clone());
+        self.grew = Some(report);
     }
 
     /// What the memory is for; may take about so many seconds.

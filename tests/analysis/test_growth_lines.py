@@ -27,14 +27,17 @@ print(monitor.found[0].to_text() if monitor.found else "")
 """
 
 PROGRAMS = {
-    "a variable that is bound with others": """
-def begin():
-    seen, kept, number = set(), [], 0
+    "an attribute that is bound with others": """
+class Trainer:
+    def __init__(self):
+        self.seen, self.kept = set(), []
 
-    def step(number):
-        kept.append(torch.zeros(500))  # here
-        seen.add(number)
-    return step
+    def step(self, number):
+        self.kept.append(torch.zeros(500))  # here
+        self.seen.add(number)
+
+def begin():
+    return Trainer().step
 """,
     "an attribute": """
 class Trainer:
