@@ -310,7 +310,8 @@ def test_a_variable_that_refers_to_one_of_them_makes_no_difference() -> None:
 
 
 @needs_torch
-def test_what_an_epoch_fills_is_told_as_its_container() -> None:
+@pytest.mark.parametrize("has_variable", [False, True])
+def test_what_an_epoch_fills_is_told_as_its_container(has_variable: bool) -> None:
     results: list[Shard] = []
     current = Shard()
 
@@ -324,12 +325,10 @@ def test_what_an_epoch_fills_is_told_as_its_container() -> None:
         step(number)
         current = results[-1]
 
-    for function in (step, with_variable):
-        results.clear()
-        monitor = watched(480, function, every=2)
-        (found,) = monitor.found
-        assert found.owner.startswith("local `results`")
-        assert " → " not in found.owner
+    monitor = watched(480, with_variable if has_variable else step, every=2)
+    (found,) = monitor.found
+    assert found.owner.startswith("local `results`")
+    assert " → " not in found.owner
 
 
 @needs_torch

@@ -120,7 +120,7 @@ class Replay:
     def push(self, *transition):
         if len(self.memory) < self.capacity:  # here
             self.memory.append(None)
-        self.memory[self.position] = transition
+        self.memory[self.position] = transition  # here
         self.position = (self.position + 1) % self.capacity
 
 replay = Replay(90)
@@ -151,6 +151,54 @@ cache = {}
 def step(number):
     if len(cache) < LIMIT:  # here
         cache[number] = torch.zeros(5000)
+""",
+    "places that go around": """
+class Ring:
+    def __init__(self, size):
+        self.size, self.at = size, 0
+        self.data = [None] * size
+
+    def put(self, item):
+        self.data[self.at] = item  # here
+        self.at = (self.at + 1) % self.size
+
+ring = Ring(90)
+
+def step(number):
+    ring.put(torch.zeros(5000))
+""",
+    "a queue that is drained": """
+todo = []
+
+def work():
+    while todo:
+        todo.pop()  # here
+
+def step(number):
+    todo.append(torch.zeros(5000))
+    if number % 90 == 89:
+        work()
+""",
+    "an episode that is made anew": """
+class Episode:
+    def __init__(self):
+        self.states = []
+
+episode = Episode()
+
+def step(number):
+    global episode
+    episode.states.append(torch.zeros(5000))
+    if number % 90 == 89:
+        episode = Episode()  # here
+""",
+    "the largest ones": """
+best = []
+
+def step(number):
+    global best
+    best.append((random.random(), number, torch.zeros(5000)))
+    best = heapq.nlargest(90, best)  # here
 """,
     "by their bytes": """
 items, size = [], 0
@@ -287,6 +335,39 @@ model = Model()
 
 def step(number):
     model.step(number)
+""",
+    "a mean of the last": """
+class Meter:
+    def __init__(self):
+        self.losses = []
+
+    def add(self, loss):
+        self.losses.append(loss)
+        if len(self.losses) > 4:
+            return sum(self.losses[-4:])
+        return loss
+
+meter = Meter()
+
+def step(number):
+    meter.add(torch.zeros(5000))
+""",
+    "it is added to above its limit too": """
+memory = []
+
+def step(number):
+    if len(memory) < 90:
+        memory.append(torch.zeros(5000))
+        return
+    memory.append(torch.zeros(5000))
+""",
+    "once, at a step": """
+kept = []
+
+def step(number):
+    kept.append(torch.zeros(5000))
+    if number == 5_000:
+        kept.clear()
 """,
     "a length that is asked for something else": """
 memory = []

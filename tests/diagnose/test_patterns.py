@@ -95,7 +95,7 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
     "tree_with_parents": (
         "linked-both-ways",
         "TreeNode.parent",
-        "self.parent = weakref.ref(other)  # read it with self.parent()",
+        None,
     ),
     "weakref_callback": (
         "weakref-callback",

@@ -42,7 +42,7 @@ def test_the_post_mortem_reads_as_approved(verdict: str, tmp_path: Path) -> None
     texts = [path.read_text("utf-8") for path in sorted(tmp_path.glob("*.txt"))]
     (text,) = [each for each in texts if each.startswith(f"{verdict}: ")]
     paragraphs = [part for part in text.split("\n\n")[:SHOWN] if not part.endswith(":")]
-    said = "\n\n".join(paragraphs).rstrip() + "\n"
+    said = "\n\n".join(paragraphs).rstrip().replace(f"{PROGRAMS}{os.sep}", "") + "\n"
     approved = APPROVED / f"{verdict}.txt"
     if os.environ.get("APPROVE_TRACES"):
         APPROVED.mkdir(exist_ok=True)

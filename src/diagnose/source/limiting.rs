@@ -15,7 +15,7 @@ use super::mention::{Grows, Use, is_fresh, is_new_tensor, used, whole};
 use super::owner::{Named, Owner, Search};
 use super::reference::shown;
 use super::shrinking::{
-    LOOPS, TAKERS, given_to, is_detached, is_in_loop, length, may_vary, method, taken,
+    LOOPS, TAKERS, given_to, is_detached, is_in_loop, is_shortened, length, may_vary, method, taken,
 };
 use super::sources::{Program, Source, Sources};
 use super::stores::{bound_by, is_constant};
@@ -36,6 +36,8 @@ const INITIAL: [&str; 5] = [
     "__setstate__",
     "__init_subclass__",
 ];
+/// Classes that call no method of one that derives from them by a name of its own.
+const CALL_NOTHING: [&str; 6] = ["ABC", "Dataset", "Generic", "Module", "Protocol", "object"];
 /// Statements that leave a function or a loop.
 const EXITS: [&str; 4] = [
     "break_statement",
@@ -76,8 +78,9 @@ struct Part<'s> {
     source: Source<'s>,
     /// The whole expressions, with keys; also `self` in `len(self)`.
     mentions: Vec<Node<'s>>,
-    /// The first bytes of those by which it is added to, and by which it is taken from.
+    /// The first bytes of those by which it is added to, by whatever or by a method, and by which it is taken from.
     adds: Vec<usize>,
+    appends: Vec<usize>,
     takes: Vec<usize>,
 }
 
@@ -108,6 +111,7 @@ pub fn limiting(
     let own = Owner {
         named: Named::Object { class },
         keys: Vec::new(),
+        path: Vec::new(),
         function: None,
     };
     limiting_of(&own, grows, numbers, program, sources)
@@ -128,7 +132,7 @@ fn limiting_of(
         .family
         .0
         .iter()
-        .any(|it| it != "object" && !search.has_class(it));
+        .any(|it| !CALL_NOTHING.contains(&it.as_str()) && !search.has_class(it));
     let counts = found.iter().filter_map(|it| it.count(numbers));
     let count = counts.max();
     let places = found.iter().map(|it| {
@@ -210,6 +214,11 @@ impl<'a, 's> Limiting<'a, 's> {
         let mut found = Vec::new();
         for part in &self.parts {
             let source = part.source;
+            found.extend(self.made_anew(part).into_iter().map(|node| Found {
+                source,
+                node,
+                limit: None,
+            }));
             for &whole in &part.mentions {
                 let compared = part.compared(whole);
                 let node = compared.map(|(node, _)| node);
@@ -231,6 +240,39 @@ impl<'a, 's> Limiting<'a, 's> {
         found
     }
 
+    /// The statements that make the object anew that has the attribute, where its owner is named: `self.meter = Meter()`.
+    fn made_anew(&self, part: &Part<'s>) -> Vec<Node<'s>> {
+        let (Named::Attribute { class, .. }, syntax) =
+            (&self.search.owner.named, part.source.syntax)
+        else {
+            return Vec::new();
+        };
+        let nodes = all(syntax.root()).into_iter();
+        let calls = nodes.filter(|it| it.kind() == "assignment").filter(|it| {
+            let value = it.child_by_field_name("right");
+            let function = value.and_then(|it| it.child_by_field_name("function"));
+            let target = it.child_by_field_name("left");
+            let name = target.map_or("", |it| last_part(syntax.of(it)));
+            function.is_some_and(|it| last_part(syntax.of(it)) == *class)
+                && self.search.owner.path.contains(&name)
+        });
+        calls
+            .filter(|it| self.happens_again_elsewhere(syntax, *it))
+            .collect()
+    }
+
+    fn happens_again_elsewhere(&self, syntax: &'s Syntax, node: Node<'s>) -> bool {
+        let function = functions_around(node).into_iter().next();
+        let name = function.and_then(|it| it.child_by_field_name("name"));
+        let name = name.map_or("", |it| syntax.of(it));
+        match may_vary(syntax, node) {
+            None => false,
+            _ if INITIAL.contains(&name) => false,
+            Some(true) => true,
+            Some(false) => is_in_loop(node, function) || self.is_called_in_loop(name),
+        }
+    }
+
     /// What empties it: `items.clear()`.
     fn emptied(&self, part: &Part<'s>, whole: Node<'s>) -> Option<Node<'s>> {
         let is_it = method(part.source.syntax, whole)? == "clear";
@@ -249,13 +291,7 @@ impl<'a, 's> Limiting<'a, 's> {
             let is_part = match self.grows {
                 Grows::Graph => is_detached(syntax, value) && self.happens_again(part, statement),
                 Grows::Length => value.kind() == "subscript",
-                _ => matches!(
-                    value.kind(),
-                    "subscript"
-                        | "list_comprehension"
-                        | "dictionary_comprehension"
-                        | "set_comprehension"
-                ),
+                _ => is_shortened(syntax, value),
             };
             return is_part.then_some(statement);
         }
@@ -280,6 +316,10 @@ impl<'a, 's> Limiting<'a, 's> {
             (Some(true), _, _) => true,
             _ if is_in_loop(node, function) => true,
             (_, Named::Local { .. }, Some(_)) => self.is_called_in_loop(name),
+            // What makes an object may give it its attributes.
+            (_, Named::Attribute { .. }, Some(_)) if !self.is_of_self(syntax, node) => {
+                self.is_called_in_loop(name)
+            }
             (_, _, Some(function)) => {
                 let has_loop = all(function).iter().any(|it| LOOPS.contains(&it.kind()));
                 let fills = has_loop || part.adds_within(function);
@@ -287,6 +327,12 @@ impl<'a, 's> Limiting<'a, 's> {
             }
             (_, _, None) => false,
         }
+    }
+
+    /// True for a statement about an attribute of `self`.
+    fn is_of_self(&self, syntax: &'s Syntax, node: Node<'s>) -> bool {
+        let first = all(node).into_iter().find(|it| it.kind() == "identifier");
+        first.is_some_and(|it| self.search.is_self(syntax, it))
     }
 
     /// The calls of a function.
@@ -333,7 +379,9 @@ impl<'a, 's> Limiting<'a, 's> {
             let first = syntax.of(*children(parameters).first()?);
             let body = function.child_by_field_name("body")?;
             let mut uses = syntax.variables(body, first).into_iter();
-            uses.any(|it| taken(syntax, it).is_some()).then_some(whole)
+            let takes =
+                |it: Node<'_>| taken(syntax, it).is_some() || method(syntax, it) == Some("clear");
+            uses.any(takes).then_some(whole)
         })
     }
 }
@@ -364,6 +412,7 @@ impl<'s> Part<'s> {
             source,
             mentions: Vec::new(),
             adds: Vec::new(),
+            appends: Vec::new(),
             takes: Vec::new(),
         };
         // In a file without the name of its class, an attribute may be any object's.
@@ -389,6 +438,8 @@ impl<'s> Part<'s> {
                 let is_pushed = given_to(syntax, whole).is_some_and(|it| it == "heappush");
                 if is_pushed || matches!(used(syntax, whole, more, grows), Use::Adds(_)) {
                     part.adds.push(whole.start_byte());
+                    let is_method = method(syntax, whole).is_some();
+                    part.appends.extend(is_method.then_some(whole.start_byte()));
                 }
                 if method(syntax, whole).is_some_and(|it| TAKERS.contains(&it)) {
                     part.takes.push(whole.start_byte());
@@ -431,14 +482,20 @@ impl<'s> Part<'s> {
             .contains(&comparison.start_byte());
         let body = part("consequence").or_else(|| part("body"))?;
         let is_limit = match is_below {
-            true => self.adds_within(body),
+            true => {
+                let function = functions_around(statement).into_iter().next();
+                let all = function.unwrap_or_else(|| syntax.root());
+                let elsewhere = is_between(&self.appends, all.start_byte(), body.start_byte())
+                    || is_between(&self.appends, body.end_byte(), all.end_byte());
+                self.adds_within(body) && !elsewhere
+            }
             false => {
                 let last = children(body).pop();
                 let ends = last.is_some_and(|it| EXITS.contains(&it.kind()));
                 let function = functions_around(statement).into_iter().next();
                 let rest = function.unwrap_or_else(|| syntax.root());
                 is_within(&self.takes, body)
-                    || ends && self.adds_within(rest)
+                    || ends && self.adds_between(statement.end_byte(), rest.end_byte())
                     || part("alternative").is_some_and(|it| self.adds_within(it))
             }
         };
@@ -449,12 +506,20 @@ impl<'s> Part<'s> {
     fn adds_within(&self, part: Node<'s>) -> bool {
         is_within(&self.adds, part)
     }
+
+    fn adds_between(&self, first: usize, end: usize) -> bool {
+        is_between(&self.adds, first, end)
+    }
 }
 
 /// True if one of some places, in order, is in a part of a file.
 fn is_within(places: &[usize], part: Node<'_>) -> bool {
-    let next = places.partition_point(|&it| it < part.start_byte());
-    places.get(next).is_some_and(|&it| it < part.end_byte())
+    is_between(places, part.start_byte(), part.end_byte())
+}
+
+fn is_between(places: &[usize], first: usize, end: usize) -> bool {
+    let next = places.partition_point(|&it| it < first);
+    places.get(next).is_some_and(|&it| it < end)
 }
 
 impl Found<'_> {

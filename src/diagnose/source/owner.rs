@@ -40,6 +40,8 @@ const BY_NAME: [&str; 5] = ["getattr", "setattr", "delattr", "__setattr__", "att
 pub struct Owner<'a> {
     pub named: Named<'a>,
     pub keys: Vec<&'a str>,
+    /// The names of the variables and attributes that lead to it.
+    pub path: Vec<&'a str>,
     /// The function whose variable leads to it, if one does.
     pub function: Option<&'a str>,
 }
@@ -125,9 +127,16 @@ impl<'a> Owner<'a> {
         };
         let function = parts.first().unwrap_or(&last).strip_prefix("local `");
         let function = function.and_then(|it| it.split("` in `").nth(1)?.split('`').next());
+        let path = parts.iter().map(|part| {
+            let part = part
+                .trim_start_matches("local ")
+                .trim_start_matches(['.', '`']);
+            part.split(['`', ' ']).next().unwrap_or_default()
+        });
         Some(Self {
             named,
             keys,
+            path: path.collect(),
             function: function.map(short),
         })
     }

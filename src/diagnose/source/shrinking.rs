@@ -18,6 +18,17 @@ pub const TAKERS: [&str; 6] = [
 ];
 /// Functions of `heapq` that put one in the place of another.
 const REPLACING: [&str; 2] = ["heappushpop", "heapreplace"];
+/// Names of what is true at an end.
+const ENDS: [&str; 8] = [
+    "done",
+    "end",
+    "finished",
+    "is_last",
+    "last",
+    "over",
+    "terminated",
+    "truncated",
+];
 pub const LOOPS: [&str; 2] = ["for_statement", "while_statement"];
 
 /// `len(x)`, of an expression.
@@ -45,7 +56,7 @@ pub fn method<'a>(syntax: &'a Syntax, whole: Node<'_>) -> Option<&'a str> {
 pub fn taken<'s>(syntax: &'s Syntax, whole: Node<'s>) -> Option<Node<'s>> {
     let parent = whole.parent()?;
     match method(syntax, whole) {
-        Some(name) if TAKERS.contains(&name) && is_for_limit(syntax, parent) => {
+        Some(name) if TAKERS.contains(&name) && is_for_limit(syntax, parent, whole) => {
             return Some(parent);
         }
         _ => {}
@@ -64,17 +75,61 @@ pub fn taken<'s>(syntax: &'s Syntax, whole: Node<'s>) -> Option<Node<'s>> {
         _ => it,
     });
     if let Some(delete) = delete.filter(|it| it.kind() == "delete_statement") {
-        return (is_sliced || is_for_limit(syntax, delete)).then_some(delete);
+        return (is_sliced || is_for_limit(syntax, delete, whole)).then_some(delete);
     }
     // `items[number % limit] = item`
     let is_assigned = bound_by(whole).is_some() && whole.kind() == "subscript";
     let key = key_of(whole).filter(|_| is_assigned)?;
-    let is_in_turn = all(key).into_iter().any(|it| syntax.of(it) == "%");
+    let is_in_turn =
+        all(key).into_iter().any(|it| syntax.of(it) == "%") || goes_around(syntax, key);
     is_in_turn.then_some(whole)
 }
 
+/// True for a variable or attribute that a remainder or, at some number, a constant is assigned to.
+fn goes_around(syntax: &Syntax, key: Node<'_>) -> bool {
+    let name = syntax.of(key);
+    let is_name = matches!(key.kind(), "identifier" | "attribute");
+    let mut nodes = all(syntax.root()).into_iter();
+    is_name
+        && nodes.any(|it| {
+            let target = it.child_by_field_name("left");
+            let value = it.child_by_field_name("right");
+            it.kind() == "assignment"
+                && target.is_some_and(|it| syntax.of(it) == name)
+                && value.is_some_and(|value| {
+                    let is_remainder = all(value).into_iter().any(|it| syntax.of(it) == "%");
+                    let is_start = value.kind() == "integer";
+                    is_remainder || is_start && may_vary(syntax, it) == Some(true)
+                })
+        })
+}
+
+/// Functions that give a part of what they are given.
+const PARTS: [&str; 4] = ["filter", "islice", "nlargest", "nsmallest"];
+
+/// True for an expression that is made of a container and has less of it.
+pub fn is_shortened(syntax: &Syntax, value: Node<'_>) -> bool {
+    let has_part = || {
+        all(value).into_iter().any(|it| match it.kind() {
+            "slice" => true,
+            "call" => {
+                let function = it.child_by_field_name("function");
+                function.is_some_and(|it| PARTS.contains(&last_part(syntax.of(it))))
+            }
+            _ => false,
+        })
+    };
+    match value.kind() {
+        "subscript" | "list_comprehension" | "dictionary_comprehension" | "set_comprehension" => {
+            true
+        }
+        "call" => has_part(),
+        _ => false,
+    }
+}
+
 /// True for what is done only if something is larger than something else, or to a part of the items.
-fn is_for_limit(syntax: &Syntax, node: Node<'_>) -> bool {
+fn is_for_limit(syntax: &Syntax, node: Node<'_>, container: Node<'_>) -> bool {
     let function = functions_around(node).into_iter().next();
     let mut at = node;
     while let Some(next) = around(
@@ -93,6 +148,15 @@ fn is_for_limit(syntax: &Syntax, node: Node<'_>) -> bool {
             "for_statement" => next.child_by_field_name("right"),
             _ => next.child_by_field_name("condition"),
         };
+        // `while items: items.pop()`
+        let is_drained = next.kind() == "while_statement"
+            && condition.is_some_and(|it| {
+                let mut parts = all(it).into_iter();
+                parts.any(|part| syntax.of(part) == syntax.of(container))
+            });
+        if is_drained {
+            return true;
+        }
         let compares = condition.is_some_and(|it| {
             all(it).into_iter().any(|it| match it.kind() {
                 "<" | ">" | "<=" | ">=" => {
@@ -125,6 +189,16 @@ pub fn is_in_loop(node: Node<'_>, function: Option<Node<'_>>) -> bool {
     found.is_some_and(|it| function.is_none_or(|function| lines(it).0 >= lines(function).0))
 }
 
+/// False for a comparison with a text or a constant, which is that of an option, and with a number that is met once.
+fn may_differ(syntax: &Syntax, operator: Node<'_>) -> bool {
+    let sides = [operator.prev_sibling(), operator.next_sibling()];
+    let is_option = |it: &Node<'_>| matches!(it.kind(), "string" | "none" | "true" | "false");
+    let is_once = |it: &Node<'_>| it.kind() == "integer" && syntax.of(*it) != "0";
+    let has_name = sides.iter().flatten().any(|it| it.kind() == "identifier");
+    let mut sides = sides.iter().flatten();
+    !sides.any(|it| is_option(it) || has_name && is_once(it))
+}
+
 /// Whether the conditions of its function under which something is done may be true and false by turns, if there are any;
 /// `None` if one is the same all the time, such as a parameter, as far as one can see.
 pub fn may_vary(syntax: &Syntax, node: Node<'_>) -> Option<bool> {
@@ -136,16 +210,16 @@ pub fn may_vary(syntax: &Syntax, node: Node<'_>) -> Option<bool> {
         let condition = next.child_by_field_name("condition")?;
         let varies = all(condition).into_iter().any(|it| match it.kind() {
             "<" | ">" | "<=" | ">=" | "call" => true,
-            // A text or a constant is that of an option.
-            "==" | "!=" => [it.prev_sibling(), it.next_sibling()]
-                .into_iter()
-                .flatten()
-                .all(|it| !matches!(it.kind(), "string" | "none" | "true" | "false")),
+            "==" | "!=" => may_differ(syntax, it),
+            "identifier" if ENDS.contains(&syntax.of(it)) => true,
             "identifier" => function.is_some_and(|function| {
                 let name = syntax.of(it);
                 let mut bindings = syntax.bindings(function, name).into_iter();
                 let is_bound = |it: Node<'_>| around(it, &["parameters"]).is_none();
-                syntax.is_variable(it) && bindings.any(is_bound)
+                let is_compared = |it: Node<'_>| it.kind() == "comparison_operator";
+                syntax.is_variable(it)
+                    && !it.parent().is_some_and(is_compared)
+                    && bindings.any(is_bound)
             }),
             _ => false,
         });

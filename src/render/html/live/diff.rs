@@ -140,8 +140,11 @@ fn rows(tree: &Tree) -> (Vec<Row>, u64) {
             above.push(&node.step);
         }
         let changed: Vec<usize> = tree.changed(index).collect();
+        // What autograd keeps is the tensor's.
+        let is_graph = node.step.starts_with(".grad_fn");
         // Owners of one thing only are one row with it.
         if let [only] = changed[..]
+            && !is_graph
             && (index == 0 || tree.nodes[only].change == node.change)
         {
             open.push((only, depth, above, times));
@@ -161,7 +164,7 @@ fn rows(tree: &Tree) -> (Vec<Row>, u64) {
                 times,
             });
         }
-        if times == 1 {
+        if times == 1 && !is_graph {
             let children = alike(tree, &changed).into_iter().rev();
             open.extend(children.map(|(child, times)| (child, below, Vec::new(), times)));
         }
@@ -182,7 +185,9 @@ fn alike(tree: &Tree, children: &[usize]) -> Vec<(usize, u64)> {
         true => vec![(run[0], run.len() as u64)],
         false => run.iter().map(|&child| (child, 1)).collect(),
     });
-    runs.collect()
+    let mut runs: Vec<(usize, u64)> = runs.collect();
+    runs.sort_by_key(|&(first, times)| Reverse(tree.nodes[first].moved.saturating_mul(times)));
+    runs
 }
 
 fn row(tree: &Tree, row: &Row, most: u64) -> Markup {
@@ -244,6 +249,34 @@ mod tests {
         let (rows, left_out) = super::rows(&tree);
         assert!(rows.iter().all(|row| !row.steps.contains("model")));
         assert_eq!(left_out, 0);
+    }
+
+    #[test]
+    fn a_graph_is_one_row_and_many_small_ones_come_before_a_larger_one() {
+        let change = |name: String, bytes| Change {
+            name,
+            bytes,
+            buffers: 1,
+            now_bytes: bytes as u64,
+        };
+        let loss = "m → `losses` (list) → [x] (Tensor) → .grad_fn (MeanBackward0)";
+        let saved = ["a", "b"].map(|it| change(format!("{loss} → .next_functions → .{it}"), 9));
+        let kept = (0..10).map(|it| change(format!("m → `kept` (dict) → ['{it}']"), 50));
+        let best = change("m → `kept` (dict) → ['best']".to_owned(), 60);
+        let all: Vec<Change> = saved.into_iter().chain(kept).chain([best]).collect();
+        let (rows, _) = rows(&Tree::of(&all));
+        let said: Vec<(&str, u64)> = rows.iter().map(|row| (&*row.steps, row.times)).collect();
+        let graph = "`losses` (list) → [x] (Tensor) → .grad_fn (MeanBackward0)";
+        assert_eq!(
+            said,
+            [
+                ("m", 1),
+                ("`kept` (dict)", 1),
+                ("['0']", 10),
+                ("['best']", 1),
+                (graph, 1)
+            ]
+        );
     }
 
     #[test]
