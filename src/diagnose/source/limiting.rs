@@ -127,6 +127,9 @@ fn limiting_of(
     let files = files(owner, sources)?;
     let all = sources.of(&files);
     let search = Search::new(owner, program, &all);
+    if search.is_ambiguous() {
+        return None;
+    }
     let found = Limiting::new(&search, grows)?.found();
     let may_be_derived = search
         .family

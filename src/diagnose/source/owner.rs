@@ -359,6 +359,16 @@ impl<'a, 's> Search<'a, 's> {
         method == "__init__" || having.count() < 2
     }
 
+    /// True if several classes of the files have the name of the owner's.
+    pub fn is_ambiguous(&self) -> bool {
+        match self.owner.named {
+            Named::Attribute { class, .. } | Named::Object { class } => {
+                self.classes.get(class).is_some_and(|it| it.len() > 1)
+            }
+            _ => false,
+        }
+    }
+
     /// True if the files have a class.
     pub fn has_class(&self, class: &str) -> bool {
         self.classes.contains_key(class)
