@@ -67,12 +67,11 @@ impl Keeper<'_> {
         if self.plainly { "is" } else { "contains" }
     }
 
-    /// What it has to do with what it keeps: `is`, `contains`, or that this is its default factory.
-    pub fn verb_for(&self, case: &Case<'_>) -> &'static str {
-        let factory = ReferenceName::Attribute("default_factory".to_owned());
-        match case.steps().any(|step| *step.name == factory) {
-            true => "has as its default factory",
-            false => self.verb(),
+    /// What it has to do with what is at a position: `is`, `contains`, or that this is its default factory.
+    pub fn verb_for(&self, case: &Case<'_>, position: usize) -> &'static str {
+        match case.default_factory(position) {
+            Some(_) => "has as its default factory",
+            None => self.verb(),
         }
     }
 
@@ -312,6 +311,13 @@ impl<'a> Case<'a> {
     pub fn edge_before(&self, position: usize) -> EdgeIndex {
         let length = self.cycle.edges.len();
         self.cycle.edges[(position + length - 1) % length]
+    }
+
+    /// The reference to what is at a position, if that is a default factory.
+    pub fn default_factory(&self, position: usize) -> Option<EdgeIndex> {
+        let edge = self.edge_before(position);
+        let factory = ReferenceName::Attribute("default_factory".to_owned());
+        (self.graph[edge].name == factory).then_some(edge)
     }
 
     /// The references of an exception on the cycle to its traceback, cause and context.

@@ -16,8 +16,8 @@ const CYCLES: &str = "Break the cycles (see the leak trace below), or collect in
 const GRAPHS: &str = "Delete CUDA graphs that are no longer replayed, or let them share a pool: torch.cuda.graph(graph, \
                       pool=other.pool()).";
 
-const FROZEN: &str = "Call gc.collect() before gc.freeze(), and freeze only what lives to the end. gc.unfreeze() and a \
-                      collection free what is here now; cyclescope.find_tensor_cycles() says what makes the cycles.";
+const FROZEN: &str = "cyclescope.find_tensor_cycles() says what keeps it. If the program calls gc.freeze(), call \
+                      gc.collect() before that; gc.unfreeze() and a collection free what is frozen now.";
 
 /// What else is known of a request that failed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -221,7 +221,7 @@ fn otherwise(found: &PostMortem, known: &Numbers, needs: Needs<'_>) -> Verdict<'
     }
     if let Some(frozen) = frozen(found) {
         let headline = format!(
-            "{headline}; {} of it are garbage that no collection frees, after `gc.freeze()`",
+            "{headline}; {} of it are garbage that no collection frees",
             human_bytes(frozen)
         );
         return (verdicts::UNCLEAR, headline, FROZEN);

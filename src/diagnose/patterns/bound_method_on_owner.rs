@@ -55,10 +55,7 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let attribute = keeper.attribute;
     let name = bare_name(method.object);
     let own = keeper.is(method.next);
-    let factory = case
-        .steps()
-        .find(|step| *step.name == ReferenceName::Attribute("default_factory".to_owned()));
-    let verb = keeper.verb_for(case);
+    let verb = keeper.verb_for(case, position);
     let finding = Finding::new(format!(
         "`{}` {verb} `{name}`, a bound method, which keeps the object that it is bound to{}.",
         keeper.name(),
@@ -68,9 +65,9 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
             ", and that leads back to the owner"
         },
     ));
-    if let Some(factory) = factory {
+    if let Some(factory) = case.default_factory(position) {
         let remedy = "use a default factory that does not refer to the object";
-        return Some(finding.remedy(factory.edge, remedy));
+        return Some(finding.remedy(factory, remedy));
     }
     if own && keeper.plainly && keeper.is_own() && is_found_by_name(method.object) {
         if attribute == name {

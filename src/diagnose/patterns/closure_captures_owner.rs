@@ -62,7 +62,7 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let finding = Finding::new(format!(
         "`{}` {} {}{} that {keeps} `{variable}`, {}.",
         keeper.name(),
-        keeper.verb_for(case),
+        keeper.verb_for(case, position),
         spoken(function.object),
         at(function.object),
         if own {

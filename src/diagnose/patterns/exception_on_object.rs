@@ -117,10 +117,14 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
 fn future_with<'a>(case: &Case<'a>, of_exception: EdgeIndex) -> Option<&'a str> {
     let (exception, _) = case.graph.edge_endpoints(of_exception)?;
     let holders = case.graph.edges_directed(exception, Direction::Incoming);
-    let classes = holders.map(|edge| short(&case.graph[edge.source()].description.type_name));
-    classes
-        .into_iter()
-        .find(|it| it.ends_with("Task") || it.ends_with("Future"))
+    let mut classes = holders.map(|edge| case.graph[edge.source()].description.type_name.as_str());
+    // A class of the program's by such a name need not raise it.
+    let is_future = |class: &&str| {
+        let is_standard = ["_asyncio.", "asyncio.", "concurrent.futures."];
+        is_standard.iter().any(|module| class.starts_with(module))
+            && ["Task", "Future"].contains(&short(class))
+    };
+    classes.find(is_future).map(short)
 }
 
 /// The attributes of objects of the same class that keep exceptions whose tracebacks are cut with this one, its keeper

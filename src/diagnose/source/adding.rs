@@ -7,17 +7,13 @@ use tree_sitter::Node;
 
 use super::container::same_key;
 use super::mention::{Grows, Use, used, whole};
-use super::owner::{Named, Owner, Search, Unknown};
+use super::owner::{FILES, LINES, Named, Owner, Search, Unknown};
 use super::reference::shown;
 use super::sources::{Program, Source, Sources};
 use super::syntax::{Syntax, all, around, lines};
 use crate::model::growth::Growth;
 use crate::model::source::SourceLines;
 
-/// So many lines are named at most where several may add to it.
-const LINES: usize = 3;
-/// No more files than these are read for one name: a step of the program waits meanwhile.
-const FILES: usize = 12;
 /// By these a program comes to variables and attributes without their names.
 const DYNAMIC: [&str; 6] = ["exec", "eval", "globals", "locals", "vars", "__dict__"];
 /// The lines of a program of which one adds to an owner; none if other code may, or if they are many.

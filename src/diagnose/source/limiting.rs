@@ -5,29 +5,28 @@
 //! none delays a report, no more: so it need not be proven.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tree_sitter::Node;
 
 use super::container::{holds_nothing, same_key};
 use super::held::last_part;
 use super::mention::{Grows, Use, is_fresh, is_new_tensor, used, whole};
-use super::owner::{Named, Owner, Search};
+use super::owner::{FILES, LINES, Named, Owner, Search};
 use super::reference::shown;
 use super::shrinking::{
-    LOOPS, TAKERS, given_to, is_detached, is_in_loop, is_shortened, length, may_vary, method, taken,
+    LOOPS, TAKERS, given_to, is_detached, is_in_loop, is_shortened, length, may_vary, method,
+    taken, turning,
 };
 use super::sources::{Program, Source, Sources};
 use super::stores::{bound_by, is_constant};
-use super::syntax::{Syntax, all, around, children, functions_around, is_field, is_named};
+use super::syntax::{
+    Syntax, all, around, children, function_around, functions_around, is_field, is_named,
+};
 use crate::diagnose::case::short;
 use crate::model::growth::Growth;
 use crate::model::source::SourceLines;
 
-/// So many lines are named at most.
-const LINES: usize = 3;
-/// No more files than these are read for one name: a step of the program waits meanwhile.
-const FILES: usize = 12;
 /// Methods in which an object gets its attributes: what they assign is not assigned again.
 const INITIAL: [&str; 5] = [
     "__init__",
@@ -67,11 +66,12 @@ struct Limiting<'a, 's> {
     search: &'a Search<'a, 's>,
     grows: Grows,
     parts: Vec<Part<'s>>,
-    /// All calls of the files, by the name of the function.
-    calls: OnceCell<Calls<'s>>,
+    /// All calls of the files and all functions, by the name of the function.
+    calls: OnceCell<ByName<'s>>,
+    functions: OnceCell<ByName<'s>>,
 }
 
-type Calls<'s> = BTreeMap<&'s str, Vec<(&'s Syntax, Node<'s>)>>;
+type ByName<'s> = BTreeMap<&'s str, Vec<(&'s Syntax, Node<'s>)>>;
 
 /// Where a file names it.
 struct Part<'s> {
@@ -82,6 +82,8 @@ struct Part<'s> {
     adds: Vec<usize>,
     appends: Vec<usize>,
     takes: Vec<usize>,
+    /// The keys that go around.
+    turning: BTreeSet<&'s str>,
 }
 
 /// What the program has beside a container that grows.
@@ -136,20 +138,25 @@ fn limiting_of(
         .0
         .iter()
         .any(|it| !CALL_NOTHING.contains(&it.as_str()) && !search.has_class(it));
-    let counts = found.iter().filter_map(|it| it.count(numbers));
-    let count = counts.max();
     let places = found.iter().map(|it| {
         let function = functions_around(it.node).pop();
         let method = function.filter(|_| !may_be_derived);
         let name = method.and_then(|it| it.child_by_field_name("name"));
         let name = name.map(|name| it.source.syntax.of(name).to_owned());
-        (shown(it.source.syntax, it.node, it.source.file), name)
+        let shown = shown(it.source.syntax, it.node, it.source.file);
+        (shown, it.count(numbers), name)
     });
-    let places: Vec<(Option<SourceLines>, Option<String>)> = places.collect();
-    let mut lines = Vec::new();
-    for (shown, function) in places {
-        if function.is_none_or(|it| is_used(&it, sources)) {
+    let places: Vec<_> = places.collect();
+    let (mut lines, mut count) = (Vec::new(), None);
+    let mut used = BTreeMap::new();
+    for (shown, number, function) in places {
+        let is_used = function.is_none_or(|name| {
+            let known = used.entry(name.clone());
+            *known.or_insert_with(|| is_used(&name, sources))
+        });
+        if is_used {
             lines.extend(shown);
+            count = number.max(count);
         }
     }
     lines.dedup_by_key(|it| (it.file.clone(), it.marked));
@@ -182,7 +189,9 @@ fn is_used(function: &str, sources: &mut Sources) -> bool {
         return true;
     };
     sources.of(&files).iter().any(|source| {
-        all(source.syntax.root()).into_iter().any(|it| {
+        let nodes = all(source.syntax.root()).into_iter();
+        let mut named = nodes.filter(|it| source.syntax.of(*it) == function);
+        named.any(|it| {
             let is_definition = it.parent().is_some_and(|parent| {
                 parent.kind() == "function_definition"
                     && is_field(parent, "name", it)
@@ -190,9 +199,7 @@ fn is_used(function: &str, sources: &mut Sources) -> bool {
                         .parent()
                         .is_none_or(|it| it.kind() != "decorated_definition")
             });
-            matches!(it.kind(), "identifier" | "string_content")
-                && source.syntax.of(it) == function
-                && !is_definition
+            matches!(it.kind(), "identifier" | "string_content") && !is_definition
         })
     })
 }
@@ -209,6 +216,7 @@ impl<'a, 's> Limiting<'a, 's> {
             grows,
             parts: parts(),
             calls: OnceCell::new(),
+            functions: OnceCell::new(),
         })
     }
 
@@ -227,7 +235,7 @@ impl<'a, 's> Limiting<'a, 's> {
                 let node = compared.map(|(node, _)| node);
                 let node = node.or_else(|| match self.grows {
                     Grows::Length | Grows::Graph => self.begun_anew(part, whole),
-                    _ => taken(source.syntax, whole)
+                    _ => taken(source.syntax, whole, &part.turning)
                         .or_else(|| self.emptied(part, whole))
                         .or_else(|| self.taken_by_function(source.syntax, whole))
                         .or_else(|| self.begun_anew(part, whole)),
@@ -259,20 +267,22 @@ impl<'a, 's> Limiting<'a, 's> {
             function.is_some_and(|it| last_part(syntax.of(it)) == *class)
                 && self.search.owner.path.contains(&name)
         });
-        calls
-            .filter(|it| self.happens_again_elsewhere(syntax, *it))
-            .collect()
+        let again = |it: &Node<'s>| self.is_repeated(syntax, *it).unwrap_or_default();
+        calls.filter(again).collect()
     }
 
-    fn happens_again_elsewhere(&self, syntax: &'s Syntax, node: Node<'s>) -> bool {
-        let function = functions_around(node).into_iter().next();
-        let name = function.and_then(|it| it.child_by_field_name("name"));
-        let name = name.map_or("", |it| syntax.of(it));
+    /// Whether something is done again and again by its conditions, by a loop or where its function is called; `None` if
+    /// nothing says so.
+    fn is_repeated(&self, syntax: &'s Syntax, node: Node<'s>) -> Option<bool> {
+        let function = function_around(node);
+        let name = name_of_function(syntax, node);
         match may_vary(syntax, node) {
-            None => false,
-            _ if INITIAL.contains(&name) => false,
-            Some(true) => true,
-            Some(false) => is_in_loop(node, function) || self.is_called_in_loop(name),
+            None => Some(false),
+            _ if INITIAL.contains(&name) => Some(false),
+            Some(true) => Some(true),
+            Some(false) => {
+                (is_in_loop(node, function) || self.is_called_in_loop(name)).then_some(true)
+            }
         }
     }
 
@@ -310,25 +320,18 @@ impl<'a, 's> Limiting<'a, 's> {
     /// attributes, and before a loop that fills it, it begins once.
     fn happens_again(&self, part: &Part<'s>, node: Node<'s>) -> bool {
         let syntax = part.source.syntax;
-        let function = functions_around(node).into_iter().next();
-        let name = function.and_then(|it| it.child_by_field_name("name"));
-        let name = name.map_or("", |it| syntax.of(it));
-        match (may_vary(syntax, node), &self.search.owner.named, function) {
-            (None, _, _) => false,
-            _ if INITIAL.contains(&name) => false,
-            (Some(true), _, _) => true,
-            _ if is_in_loop(node, function) => true,
-            (_, Named::Local { .. }, Some(_)) => self.is_called_in_loop(name),
+        if let Some(is_repeated) = self.is_repeated(syntax, node) {
+            return is_repeated;
+        }
+        match (&self.search.owner.named, function_around(node)) {
+            (_, None) | (Named::Local { .. }, _) => false,
             // What makes an object may give it its attributes.
-            (_, Named::Attribute { .. }, Some(_)) if !self.is_of_self(syntax, node) => {
-                self.is_called_in_loop(name)
-            }
-            (_, _, Some(function)) => {
+            (Named::Attribute { .. }, _) if !self.is_of_self(syntax, node) => false,
+            (_, Some(function)) => {
                 let has_loop = all(function).iter().any(|it| LOOPS.contains(&it.kind()));
                 let fills = has_loop || part.adds_within(function);
-                !fills && !self.is_called_initially(name) || self.is_called_in_loop(name)
+                !fills && !self.is_called_initially(name_of_function(syntax, node))
             }
-            (_, _, None) => false,
         }
     }
 
@@ -340,24 +343,27 @@ impl<'a, 's> Limiting<'a, 's> {
 
     /// The calls of a function.
     fn calls(&self, function: &str) -> &[(&'s Syntax, Node<'s>)] {
-        let calls = self.calls.get_or_init(|| {
-            let mut calls: BTreeMap<&str, Vec<_>> = BTreeMap::new();
-            for source in self.search.sources {
-                let nodes = all(source.syntax.root()).into_iter();
-                for call in nodes.filter(|it| it.kind() == "call") {
-                    let name = call.child_by_field_name("function");
-                    let name = name.map_or("", |it| last_part(source.syntax.of(it)));
-                    calls.entry(name).or_default().push((source.syntax, call));
-                }
-            }
-            calls
-        });
+        let calls = self.calls.get_or_init(|| self.by_name("call", "function"));
         calls.get(function).map_or(&[], |it| it)
+    }
+
+    /// The nodes of a kind, by the last part of the name in a field.
+    fn by_name(&self, kind: &str, field: &str) -> ByName<'s> {
+        let mut found = ByName::new();
+        for source in self.search.sources {
+            let nodes = all(source.syntax.root()).into_iter();
+            for node in nodes.filter(|it| it.kind() == kind) {
+                let name = node.child_by_field_name(field);
+                let name = name.map_or("", |it| last_part(source.syntax.of(it)));
+                found.entry(name).or_default().push((source.syntax, node));
+            }
+        }
+        found
     }
 
     fn is_called_in_loop(&self, function: &str) -> bool {
         let mut calls = self.calls(function).iter();
-        calls.any(|(_, call)| is_in_loop(*call, functions_around(*call).into_iter().next()))
+        calls.any(|(_, call)| is_in_loop(*call, function_around(*call)))
     }
 
     /// True if all calls of a function are where an object gets its attributes.
@@ -365,7 +371,7 @@ impl<'a, 's> Limiting<'a, 's> {
         let calls = self.calls(function);
         !calls.is_empty()
             && calls.iter().all(|(syntax, call)| {
-                let around = functions_around(*call).into_iter().next();
+                let around = function_around(*call);
                 around.is_some_and(|it| INITIAL.iter().any(|name| is_named(syntax, it, name)))
             })
     }
@@ -373,19 +379,21 @@ impl<'a, 's> Limiting<'a, 's> {
     /// The call of a function of the program's that takes from what it is given first.
     fn taken_by_function(&self, syntax: &'s Syntax, whole: Node<'s>) -> Option<Node<'s>> {
         let name = given_to(syntax, whole)?;
-        self.search.sources.iter().find_map(|source| {
-            let syntax = source.syntax;
-            let mut nodes = all(syntax.root()).into_iter();
-            let function = nodes
-                .find(|it| it.kind() == "function_definition" && is_named(syntax, *it, name))?;
-            let parameters = function.child_by_field_name("parameters")?;
-            let first = syntax.of(*children(parameters).first()?);
-            let body = function.child_by_field_name("body")?;
-            let mut uses = syntax.variables(body, first).into_iter();
-            let takes =
-                |it: Node<'_>| taken(syntax, it).is_some() || method(syntax, it) == Some("clear");
-            uses.any(takes).then_some(whole)
-        })
+        let functions = || self.by_name("function_definition", "name");
+        let named = self.functions.get_or_init(functions).get(name)?;
+        let takes = named.iter().any(|(syntax, function)| {
+            let field = |name| function.child_by_field_name(name);
+            let first = field("parameters").and_then(|it| children(it).first().copied());
+            let (Some(first), Some(body)) = (first, field("body")) else {
+                return false;
+            };
+            let mut uses = syntax.variables(body, syntax.of(first)).into_iter();
+            let nothing = BTreeSet::new();
+            uses.any(|it| {
+                taken(syntax, it, &nothing).is_some() || method(syntax, it) == Some("clear")
+            })
+        });
+        takes.then_some(whole)
     }
 }
 
@@ -394,7 +402,7 @@ impl<'s> Search<'_, 's> {
     fn is_of_another(&self, syntax: &'s Syntax, attribute: Node<'s>) -> bool {
         let object = attribute.child_by_field_name("object");
         let variable = object.filter(|it| it.kind() == "identifier");
-        let function = functions_around(attribute).into_iter().next();
+        let function = function_around(attribute);
         let Some((variable, function)) = variable.zip(function) else {
             return false;
         };
@@ -417,12 +425,14 @@ impl<'s> Part<'s> {
             adds: Vec::new(),
             appends: Vec::new(),
             takes: Vec::new(),
+            turning: BTreeSet::new(),
         };
         // In a file without the name of its class, an attribute may be any object's.
         let is_attribute = matches!(search.owner.named, Named::Attribute { .. });
         if is_attribute && !search.family.0.iter().any(|it| syntax.has_word(it)) {
             return part;
         }
+        part.turning = turning(syntax);
         // `append(None)` makes room for one.
         let grows = match grows {
             Grows::Tensors => Grows::Objects,
@@ -486,7 +496,7 @@ impl<'s> Part<'s> {
         let body = part("consequence").or_else(|| part("body"))?;
         let is_limit = match is_below {
             true => {
-                let function = functions_around(statement).into_iter().next();
+                let function = function_around(statement);
                 let all = function.unwrap_or_else(|| syntax.root());
                 let elsewhere = is_between(&self.appends, all.start_byte(), body.start_byte())
                     || is_between(&self.appends, body.end_byte(), all.end_byte());
@@ -495,7 +505,7 @@ impl<'s> Part<'s> {
             false => {
                 let last = children(body).pop();
                 let ends = last.is_some_and(|it| EXITS.contains(&it.kind()));
-                let function = functions_around(statement).into_iter().next();
+                let function = function_around(statement);
                 let rest = function.unwrap_or_else(|| syntax.root());
                 is_within(&self.takes, body)
                     || ends && self.adds_between(statement.end_byte(), rest.end_byte())
@@ -513,6 +523,13 @@ impl<'s> Part<'s> {
     fn adds_between(&self, first: usize, end: usize) -> bool {
         is_between(&self.adds, first, end)
     }
+}
+
+/// The name of the function around a node; empty without one.
+fn name_of_function<'a>(syntax: &'a Syntax, node: Node<'_>) -> &'a str {
+    let function = function_around(node);
+    let name = function.and_then(|it| it.child_by_field_name("name"));
+    name.map_or("", |it| syntax.of(it))
 }
 
 /// True if one of some places, in order, is in a part of a file.

@@ -16,8 +16,13 @@ use super::syntax::{Syntax, all, around, children, is_named, lines, scope};
 use super::written::{Own, own_object};
 use crate::diagnose::case::short;
 
-/// Of a name that stands in more places nothing is said: a step of the program waits meanwhile.
-const USES: usize = 500;
+/// So many lines of an owner are named at most.
+pub const LINES: usize = 3;
+/// No more files than these are read for one name: a step of the program waits meanwhile.
+pub const FILES: usize = 12;
+/// So many uses of a name in a file times the bytes of the file, in all files: beyond it, the look at each use, for which the
+/// file is walked again, would take longer than a step of the program may wait.
+const WORK: usize = 2 << 20;
 /// So many classes are looked for from which one derives.
 const CLASSES: usize = 64;
 /// Classes that add to no attribute of another's.
@@ -175,8 +180,8 @@ impl<'a, 's> Search<'a, 's> {
     pub fn is_common(&self) -> bool {
         let name = self.owner.name();
         let texts = self.sources.iter().map(|it| it.syntax.text());
-        let uses = texts.map(|text| words(text).filter(|it| *it == name).count());
-        uses.sum::<usize>() > USES
+        let work = texts.map(|text| words(text).filter(|it| *it == name).count() * text.len());
+        work.sum::<usize>() > WORK
     }
 
     /// True for the file of the owner's module.

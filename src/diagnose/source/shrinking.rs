@@ -1,11 +1,13 @@
 //! Expressions by which a container becomes smaller, or is emptied, and whether that may happen again.
 
+use std::collections::BTreeSet;
+
 use tree_sitter::Node;
 
 use super::container::key_of;
 use super::held::last_part;
 use super::stores::bound_by;
-use super::syntax::{Syntax, all, around, children, functions_around, is_field, lines};
+use super::syntax::{Syntax, all, around, children, function_around, is_field, lines};
 
 /// Methods that take one item or some, for whatever reason.
 pub const TAKERS: [&str; 6] = [
@@ -52,8 +54,12 @@ pub fn method<'a>(syntax: &'a Syntax, whole: Node<'_>) -> Option<&'a str> {
     is_field(attribute, "object", whole).then(|| syntax.of(name))
 }
 
-/// What takes from a container, where that is a limit or empties it.
-pub fn taken<'s>(syntax: &'s Syntax, whole: Node<'s>) -> Option<Node<'s>> {
+/// What takes from a container, where that is a limit or empties it; `turning` are the keys that go around.
+pub fn taken<'s>(
+    syntax: &'s Syntax,
+    whole: Node<'s>,
+    turning: &BTreeSet<&str>,
+) -> Option<Node<'s>> {
     let parent = whole.parent()?;
     match method(syntax, whole) {
         Some(name) if TAKERS.contains(&name) && is_for_limit(syntax, parent, whole) => {
@@ -81,27 +87,24 @@ pub fn taken<'s>(syntax: &'s Syntax, whole: Node<'s>) -> Option<Node<'s>> {
     let is_assigned = bound_by(whole).is_some() && whole.kind() == "subscript";
     let key = key_of(whole).filter(|_| is_assigned)?;
     let is_in_turn =
-        all(key).into_iter().any(|it| syntax.of(it) == "%") || goes_around(syntax, key);
+        all(key).into_iter().any(|it| syntax.of(it) == "%") || turning.contains(syntax.of(key));
     is_in_turn.then_some(whole)
 }
 
-/// True for a variable or attribute that a remainder or, at some number, a constant is assigned to.
-fn goes_around(syntax: &Syntax, key: Node<'_>) -> bool {
-    let name = syntax.of(key);
-    let is_name = matches!(key.kind(), "identifier" | "attribute");
-    let mut nodes = all(syntax.root()).into_iter();
-    is_name
-        && nodes.any(|it| {
-            let target = it.child_by_field_name("left");
-            let value = it.child_by_field_name("right");
-            it.kind() == "assignment"
-                && target.is_some_and(|it| syntax.of(it) == name)
-                && value.is_some_and(|value| {
-                    let is_remainder = all(value).into_iter().any(|it| syntax.of(it) == "%");
-                    let is_start = value.kind() == "integer";
-                    is_remainder || is_start && may_vary(syntax, it) == Some(true)
-                })
-        })
+/// The variables and attributes of a file that a remainder or, at some number, a constant is assigned to: as keys they go
+/// around.
+pub fn turning(syntax: &Syntax) -> BTreeSet<&str> {
+    let nodes = all(syntax.root()).into_iter();
+    let assignments = nodes.filter(|it| it.kind() == "assignment");
+    let targets = assignments.filter_map(|it| {
+        let target = it.child_by_field_name("left")?;
+        let value = it.child_by_field_name("right")?;
+        let is_remainder = || all(value).into_iter().any(|it| syntax.of(it) == "%");
+        let is_start = value.kind() == "integer" && may_vary(syntax, it) == Some(true);
+        let is_name = matches!(target.kind(), "identifier" | "attribute");
+        (is_name && (is_start || is_remainder())).then(|| syntax.of(target))
+    });
+    targets.collect()
 }
 
 /// Functions that give a part of what they are given.
@@ -130,7 +133,7 @@ pub fn is_shortened(syntax: &Syntax, value: Node<'_>) -> bool {
 
 /// True for what is done only if something is larger than something else, or to a part of the items.
 fn is_for_limit(syntax: &Syntax, node: Node<'_>, container: Node<'_>) -> bool {
-    let function = functions_around(node).into_iter().next();
+    let function = function_around(node);
     let mut at = node;
     while let Some(next) = around(
         at,
@@ -141,7 +144,7 @@ fn is_for_limit(syntax: &Syntax, node: Node<'_>, container: Node<'_>) -> bool {
             "for_statement",
         ],
     ) {
-        if functions_around(next).into_iter().next() != function {
+        if function_around(next) != function {
             return false;
         }
         let condition = match next.kind() {
@@ -202,10 +205,10 @@ fn may_differ(syntax: &Syntax, operator: Node<'_>) -> bool {
 /// Whether the conditions of its function under which something is done may be true and false by turns, if there are any;
 /// `None` if one is the same all the time, such as a parameter, as far as one can see.
 pub fn may_vary(syntax: &Syntax, node: Node<'_>) -> Option<bool> {
-    let function = functions_around(node).into_iter().next();
+    let function = function_around(node);
     let (mut at, mut is_conditional) = (node, false);
     while let Some(next) = around(at, &["if_statement", "elif_clause"])
-        && functions_around(next).into_iter().next() == function
+        && function_around(next) == function
     {
         let condition = next.child_by_field_name("condition")?;
         let varies = all(condition).into_iter().any(|it| match it.kind() {

@@ -114,7 +114,8 @@ impl Syntax {
     pub fn variables<'a>(&'a self, within: Node<'a>, name: &str) -> Vec<Node<'a>> {
         all(within)
             .into_iter()
-            .filter(|&node| self.is_variable(node) && self.of(node) == name)
+            // To ask for the parent takes long among many siblings.
+            .filter(|&node| self.of(node) == name && self.is_variable(node))
             .collect()
     }
 
@@ -219,11 +220,16 @@ pub fn scope(node: Node<'_>) -> Option<Node<'_>> {
     None
 }
 
+/// The innermost function or lambda around a node.
+pub fn function_around(node: Node<'_>) -> Option<Node<'_>> {
+    around(node, &["function_definition", "lambda"])
+}
+
 /// All functions around a node, the innermost first.
 pub fn functions_around(node: Node<'_>) -> Vec<Node<'_>> {
     let mut found = Vec::new();
     let mut at = node;
-    while let Some(next) = around(at, &["function_definition", "lambda"]) {
+    while let Some(next) = function_around(at) {
         found.push(next);
         at = next;
     }
