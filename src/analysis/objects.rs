@@ -14,7 +14,7 @@ use crate::cpython::instances::attributes;
 use crate::cpython::read::referents;
 use crate::cpython::sizes::Sizes;
 use crate::cpython::types::is_heap_class;
-use crate::cpython::{ObjectKind, dict_items, int_value};
+use crate::cpython::{ObjectKind, dict_items, int_value, is_untrue};
 use crate::device::DeviceSelection;
 use crate::diagnose::growth::{self, GrowthPattern};
 use crate::diagnose::source::Beside;
@@ -325,7 +325,9 @@ impl<'py> Look<'_, 'py> {
             let object = object.filter(|it| self.inspector.kind(it) == ObjectKind::Instance);
             let attributes = object.map_or_else(Vec::new, |it| attributes(instances, &it));
             let known = attributes.into_iter();
-            numbers.extend(known.filter_map(|(name, value)| Some((name, int_value(&value)?))));
+            // Where there is no limit, there is often a None.
+            let number = |it: &_| int_value(it).or_else(|| is_untrue(it).then_some(0));
+            numbers.extend(known.filter_map(|(name, value)| Some((name, number(&value)?))));
             let Some(before) = self.ways.before(at) else {
                 break;
             };

@@ -80,8 +80,8 @@ pub(crate) use {
     layouts::{Form, Layouts},
     list::ListLayout,
     read::{
-        dict_items, find_item, imported, int_value, interned, items, module_count, new_text,
-        text_of,
+        dict_items, find_item, imported, int_value, interned, is_untrue, items, module_count,
+        new_text, text_of,
     },
     slots::{CollectorHead, HeadLayout},
     threads::CurrentFrames,

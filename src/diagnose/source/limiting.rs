@@ -9,14 +9,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tree_sitter::Node;
 
-use super::container::{holds_nothing, same_key};
+use super::container::{holds_nothing, key_of};
 use super::held::last_part;
-use super::mention::{Grows, Use, is_fresh, is_new_tensor, used, whole};
+use super::mention::{Grows, is_fresh, is_new_tensor};
 use super::owner::{FILES, LINES, Named, Owner, Search};
+use super::part::{Part, name_of_function};
 use super::reference::shown;
 use super::shrinking::{
-    LOOPS, TAKERS, given_to, is_detached, is_in_loop, is_shortened, length, may_vary, method,
-    taken, turning,
+    LOOPS, given_to, is_detached, is_for_limit, is_in_loop, is_shortened, is_sliced, may_vary,
+    method, taken, taking,
 };
 use super::sources::{Program, Source, Sources};
 use super::stores::{bound_by, is_constant};
@@ -37,13 +38,8 @@ const INITIAL: [&str; 5] = [
 ];
 /// Classes that call no method of one that derives from them by a name of its own.
 const CALL_NOTHING: [&str; 6] = ["ABC", "Dataset", "Generic", "Module", "Protocol", "object"];
-/// Statements that leave a function or a loop.
-const EXITS: [&str; 4] = [
-    "break_statement",
-    "continue_statement",
-    "raise_statement",
-    "return_statement",
-];
+/// So many calls and functions of one name are looked at, at most.
+const MANY: usize = 16;
 
 /// What keeps something within a limit.
 #[derive(Debug, Default)]
@@ -73,23 +69,10 @@ struct Limiting<'a, 's> {
 
 type ByName<'s> = BTreeMap<&'s str, Vec<(&'s Syntax, Node<'s>)>>;
 
-/// Where a file names it.
-struct Part<'s> {
-    source: Source<'s>,
-    /// The whole expressions, with keys; also `self` in `len(self)`.
-    mentions: Vec<Node<'s>>,
-    /// The first bytes of those by which it is added to, by whatever or by a method, and by which it is taken from.
-    adds: Vec<usize>,
-    appends: Vec<usize>,
-    takes: Vec<usize>,
-    /// The keys that go around.
-    turning: BTreeSet<&'s str>,
-}
-
 /// What the program has beside a container that grows.
 #[derive(Clone, Debug, Default)]
 pub struct Beside {
-    /// The attributes that are numbers of the objects that have it.
+    /// The attributes that are numbers of the objects that have it; None and False are 0.
     pub numbers: Vec<(String, i64)>,
     /// Its class, if that is the program's.
     pub class: String,
@@ -132,7 +115,16 @@ fn limiting_of(
     if search.is_ambiguous() {
         return None;
     }
-    let found = Limiting::new(&search, grows)?.found();
+    let limiting = Limiting::new(&search, grows)?;
+    let mut found = limiting.found();
+    let mut others = BTreeMap::new();
+    found.retain(|it| {
+        let name = name_of_function(it.source.syntax, it.node);
+        let is_others = others
+            .entry(name)
+            .or_insert_with(|| limiting.is_of_others(name));
+        !*is_others && !it.is_off(numbers)
+    });
     let may_be_derived = search
         .family
         .0
@@ -236,11 +228,14 @@ impl<'a, 's> Limiting<'a, 's> {
                 let node = node.or_else(|| match self.grows {
                     Grows::Length | Grows::Graph => self.begun_anew(part, whole),
                     _ => taken(source.syntax, whole, &part.turning)
+                        .or_else(|| self.taken_when_asked(part, whole))
                         .or_else(|| self.emptied(part, whole))
                         .or_else(|| self.taken_by_function(source.syntax, whole))
                         .or_else(|| self.begun_anew(part, whole)),
                 });
                 let node = node.filter(|it| may_vary(source.syntax, *it).is_some());
+                let node = node.filter(|it| !self.search.is_overridden(source.syntax, *it));
+                let node = node.or_else(|| cached_by_index(source.syntax, whole));
                 found.extend(node.map(|node| Found {
                     source,
                     node,
@@ -286,17 +281,54 @@ impl<'a, 's> Limiting<'a, 's> {
         }
     }
 
-    /// What empties it: `items.clear()`.
+    /// What empties it: `items.clear()`, `items *= 0`.
     fn emptied(&self, part: &Part<'s>, whole: Node<'s>) -> Option<Node<'s>> {
-        let is_it = method(part.source.syntax, whole)? == "clear";
-        (is_it && self.happens_again(part, whole)).then(|| whole.parent())?
+        let (syntax, parent) = (part.source.syntax, whole.parent()?);
+        let is_zero = |it: Node<'_>| syntax.of(it) == "0";
+        let is_it = match parent.kind() {
+            "augmented_assignment" => parent.child_by_field_name("right").is_some_and(is_zero),
+            _ => method(syntax, whole) == Some("clear"),
+        };
+        (is_it && self.happens_again(part, whole)).then_some(parent)
+    }
+
+    /// What takes from it where a function says that there are too many, or in a function that is called then:
+    /// `if self.is_full(): self.evict()`.
+    fn taken_when_asked(&self, part: &Part<'s>, whole: Node<'s>) -> Option<Node<'s>> {
+        let (syntax, text) = (part.source.syntax, part.source.syntax.of(whole));
+        let taking = taking(syntax, whole)?;
+        let calls = self.calls(name_of_function(syntax, taking)).iter();
+        let mut calls = calls.take(MANY);
+        let is_limit = self.is_asked(syntax, taking)
+            || calls.any(|(syntax, call)| {
+                is_for_limit(syntax, *call, text) || self.is_asked(syntax, *call)
+            });
+        is_limit.then_some(taking)
+    }
+
+    /// True for what is done only if a function of the program's says so that compares something.
+    fn is_asked(&self, syntax: &'s Syntax, node: Node<'s>) -> bool {
+        let condition = around(node, &["if_statement", "while_statement"])
+            .filter(|it| function_around(*it) == function_around(node))
+            .and_then(|it| it.child_by_field_name("condition"));
+        let called = condition.into_iter().flat_map(all).filter_map(|it| {
+            let function = it.child_by_field_name("function")?;
+            Some(last_part(syntax.of(function)))
+        });
+        let mut functions = called.flat_map(|name| self.functions(name)).take(MANY);
+        functions.any(|(_, function)| {
+            let mut nodes = all(*function).into_iter();
+            nodes.any(|it| matches!(it.kind(), "<" | ">" | "<=" | ">="))
+        })
     }
 
     /// The assignment that lets it begin anew: of something that is empty or a part of what it was, but not of what it has
     /// at first.
     fn begun_anew(&self, part: &Part<'s>, whole: Node<'s>) -> Option<Node<'s>> {
         let syntax = part.source.syntax;
-        let (statement, value) = bound_by(whole)?;
+        // `items[:] = items[-100:]`
+        let slice = || whole.parent().filter(|it| is_sliced(*it, whole));
+        let (statement, value) = bound_by(whole).or_else(|| bound_by(slice()?))?;
         let value = value.filter(|_| statement.kind() == "assignment")?;
         let text = syntax.of(whole);
         let has_itself = all(value).into_iter().any(|it| syntax.of(it) == text);
@@ -311,9 +343,17 @@ impl<'a, 's> Limiting<'a, 's> {
         let is_empty = is_constant(Some(value))
             || match self.grows {
                 Grows::Length | Grows::Graph => is_new_tensor(syntax, value),
-                _ => is_fresh(syntax, value) || holds_nothing(syntax, Some(value)),
+                _ => {
+                    let is_own = match self.search.owner.named {
+                        Named::Attribute { .. } => self.is_of_self(syntax, whole),
+                        _ => true,
+                    };
+                    let is_written =
+                        is_own && matches!(value.kind(), "list" | "dictionary" | "set");
+                    is_written || is_fresh(syntax, value) || holds_nothing(syntax, Some(value))
+                }
             };
-        (is_empty && self.happens_again(part, statement)).then_some(statement)
+        (is_empty && self.happens_again(part, whole)).then_some(statement)
     }
 
     /// True for what may be done again and again, though not each time that something is added: where an object gets its
@@ -347,6 +387,13 @@ impl<'a, 's> Limiting<'a, 's> {
         calls.get(function).map_or(&[], |it| it)
     }
 
+    /// The functions of a name.
+    fn functions(&self, name: &str) -> &[(&'s Syntax, Node<'s>)] {
+        let functions = || self.by_name("function_definition", "name");
+        let functions = self.functions.get_or_init(functions);
+        functions.get(name).map_or(&[], |it| it)
+    }
+
     /// The nodes of a kind, by the last part of the name in a field.
     fn by_name(&self, kind: &str, field: &str) -> ByName<'s> {
         let mut found = ByName::new();
@@ -376,12 +423,44 @@ impl<'a, 's> Limiting<'a, 's> {
             })
     }
 
+    /// True if a function is called as a method of objects that are other ones, as far as one can see: of variables and
+    /// attributes that do not lead to the owner, and that an object of a class of the files is assigned to.
+    fn is_of_others(&self, function: &str) -> bool {
+        let receivers = self.calls(function).iter().map(|(syntax, call)| {
+            let object = call
+                .child_by_field_name("function")?
+                .child_by_field_name("object")?;
+            Some(last_part(syntax.of(object)))
+        });
+        let receivers: Option<BTreeSet<&str>> = receivers.collect();
+        receivers.is_some_and(|receivers| {
+            (1..=MANY).contains(&receivers.len()) && receivers.iter().all(|it| self.is_another(it))
+        })
+    }
+
+    /// True for the name of something that does not lead to the owner, and to which an object is assigned.
+    fn is_another(&self, name: &str) -> bool {
+        let is_object = |syntax: &Syntax, it: Node<'_>| {
+            let value = bound_by(it).and_then(|(_, value)| value);
+            let class = value.and_then(|it| it.child_by_field_name("function"));
+            class.is_some_and(|it| self.search.has_class(last_part(syntax.of(it))))
+        };
+        let path = &self.search.owner.path;
+        let is_on_the_way = path.contains(&name) || self.search.owner.name() == name;
+        let mut sources = self.search.sources.iter();
+        !is_on_the_way
+            && sources.any(|source| {
+                let nodes = all(source.syntax.root()).into_iter();
+                let named = nodes.filter(|it| matches!(it.kind(), "identifier" | "attribute"));
+                let mut named = named.filter(|it| last_part(source.syntax.of(*it)) == name);
+                named.any(|it| is_object(source.syntax, it))
+            })
+    }
+
     /// The call of a function of the program's that takes from what it is given first.
     fn taken_by_function(&self, syntax: &'s Syntax, whole: Node<'s>) -> Option<Node<'s>> {
         let name = given_to(syntax, whole)?;
-        let functions = || self.by_name("function_definition", "name");
-        let named = self.functions.get_or_init(functions).get(name)?;
-        let takes = named.iter().any(|(syntax, function)| {
+        let takes = self.functions(name).iter().any(|(syntax, function)| {
             let field = |name| function.child_by_field_name(name);
             let first = field("parameters").and_then(|it| children(it).first().copied());
             let (Some(first), Some(body)) = (first, field("body")) else {
@@ -397,152 +476,33 @@ impl<'a, 's> Limiting<'a, 's> {
     }
 }
 
-impl<'s> Search<'_, 's> {
-    /// True for the attribute of an object that another function makes than the one whose variable leads to the owner.
-    fn is_of_another(&self, syntax: &'s Syntax, attribute: Node<'s>) -> bool {
-        let object = attribute.child_by_field_name("object");
-        let variable = object.filter(|it| it.kind() == "identifier");
-        let function = function_around(attribute);
-        let Some((variable, function)) = variable.zip(function) else {
-            return false;
-        };
-        let name = function.child_by_field_name("name");
-        let is_made = |it: Node<'_>| {
-            let value = bound_by(it).and_then(|(_, value)| value);
-            value.is_some_and(|value| value.kind() == "call")
-        };
-        let mut bindings = syntax.bindings(function, syntax.of(variable)).into_iter();
-        bindings.any(is_made) && name.is_some_and(|it| self.owner.function != Some(syntax.of(it)))
-    }
-}
-
-impl<'s> Part<'s> {
-    fn new(search: &Search<'_, 's>, source: Source<'s>, grows: Grows) -> Self {
-        let syntax = source.syntax;
-        let mut part = Self {
-            source,
-            mentions: Vec::new(),
-            adds: Vec::new(),
-            appends: Vec::new(),
-            takes: Vec::new(),
-            turning: BTreeSet::new(),
-        };
-        // In a file without the name of its class, an attribute may be any object's.
-        let is_attribute = matches!(search.owner.named, Named::Attribute { .. });
-        if is_attribute && !search.family.0.iter().any(|it| syntax.has_word(it)) {
-            return part;
-        }
-        part.turning = turning(syntax);
-        // `append(None)` makes room for one.
-        let grows = match grows {
-            Grows::Tensors => Grows::Objects,
-            _ => grows,
-        };
-        for node in all(syntax.root()) {
-            if let Ok(Some(name)) = search.mention(source, node) {
-                let (whole, keys) = whole(syntax, name);
-                let mut both = keys.iter().zip(&search.owner.keys);
-                let is_other_key =
-                    both.any(|(key, wanted)| same_key(syntax, *key, wanted) == Some(false));
-                if is_other_key || search.is_of_another(syntax, name) {
-                    continue;
-                }
-                let more = keys.len() as isize - search.owner.keys.len() as isize;
-                let is_pushed = given_to(syntax, whole).is_some_and(|it| it == "heappush");
-                if is_pushed || matches!(used(syntax, whole, more, grows), Use::Adds(_)) {
-                    part.adds.push(whole.start_byte());
-                    let is_method = method(syntax, whole).is_some();
-                    part.appends.extend(is_method.then_some(whole.start_byte()));
-                }
-                if method(syntax, whole).is_some_and(|it| TAKERS.contains(&it)) {
-                    part.takes.push(whole.start_byte());
-                }
-                part.mentions.push(whole);
-            } else if is_attribute
-                && syntax.of(node) == "self"
-                && length(syntax, node).is_some()
-                && search.is_self(syntax, node)
-            {
-                // `len(self)`
-                part.mentions.push(node);
-            }
-        }
-        part
-    }
-
-    /// The comparison of its length with a limit, and that limit: where it is added to below, or not any more above.
-    fn compared(&self, whole: Node<'s>) -> Option<(Node<'s>, Node<'s>)> {
-        let syntax = self.source.syntax;
-        let length = length(syntax, whole)?;
-        let comparison = length.parent();
-        let comparison = comparison.filter(|it| it.kind() == "comparison_operator")?;
-        let [left, right] = children(comparison)[..] else {
-            return None;
-        };
-        let operator = syntax.text().get(left.end_byte()..right.start_byte());
-        let (is_below, limit) = match (operator?.trim(), left == length) {
-            ("<" | "<=" | "!=", true) => (true, right),
-            (">" | ">=" | "!=", false) => (true, left),
-            (">" | ">=" | "==", true) => (false, right),
-            ("<" | "<=" | "==", false) => (false, left),
-            _ => return None,
-        };
-        let kinds = ["if_statement", "while_statement", "elif_clause"];
-        let statement = around(comparison, &kinds)?;
-        let part = |name| statement.child_by_field_name(name);
-        let is_condition = part("condition")?
-            .byte_range()
-            .contains(&comparison.start_byte());
-        let body = part("consequence").or_else(|| part("body"))?;
-        let is_limit = match is_below {
-            true => {
-                let function = function_around(statement);
-                let all = function.unwrap_or_else(|| syntax.root());
-                let elsewhere = is_between(&self.appends, all.start_byte(), body.start_byte())
-                    || is_between(&self.appends, body.end_byte(), all.end_byte());
-                self.adds_within(body) && !elsewhere
-            }
-            false => {
-                let last = children(body).pop();
-                let ends = last.is_some_and(|it| EXITS.contains(&it.kind()));
-                let function = function_around(statement);
-                let rest = function.unwrap_or_else(|| syntax.root());
-                is_within(&self.takes, body)
-                    || ends && self.adds_between(statement.end_byte(), rest.end_byte())
-                    || part("alternative").is_some_and(|it| self.adds_within(it))
-            }
-        };
-        (is_condition && is_limit).then_some((comparison, limit))
-    }
-
-    /// True if something is added to it in a part of the file.
-    fn adds_within(&self, part: Node<'s>) -> bool {
-        is_within(&self.adds, part)
-    }
-
-    fn adds_between(&self, first: usize, end: usize) -> bool {
-        is_between(&self.adds, first, end)
-    }
-}
-
-/// The name of the function around a node; empty without one.
-fn name_of_function<'a>(syntax: &'a Syntax, node: Node<'_>) -> &'a str {
-    let function = function_around(node);
-    let name = function.and_then(|it| it.child_by_field_name("name"));
-    name.map_or("", |it| syntax.of(it))
-}
-
-/// True if one of some places, in order, is in a part of a file.
-fn is_within(places: &[usize], part: Node<'_>) -> bool {
-    is_between(places, part.start_byte(), part.end_byte())
-}
-
-fn is_between(places: &[usize], first: usize, end: usize) -> bool {
-    let next = places.partition_point(|&it| it < first);
-    places.get(next).is_some_and(|&it| it < end)
-}
-
 impl Found<'_> {
+    /// True if it is done only where an attribute is true that is not, or up to an attribute that is 0.
+    fn is_off(&self, numbers: &[(String, i64)]) -> bool {
+        let syntax = self.source.syntax;
+        let is_zero = |it: Node<'_>| {
+            let name = it.child_by_field_name("attribute").map(|it| syntax.of(it));
+            let known = numbers
+                .iter()
+                .find(|(known, _)| Some(known.as_str()) == name);
+            known.is_some_and(|(_, number)| *number == 0)
+        };
+        let slices = all(self.node).into_iter().filter(|it| it.kind() == "slice");
+        let mut needed: Vec<_> = slices.flat_map(all).collect();
+        let mut at = self.node;
+        while let Some(next) = around(at, &["if_statement", "elif_clause"])
+            && function_around(next) == function_around(at)
+        {
+            needed.extend(
+                next.child_by_field_name("condition")
+                    .into_iter()
+                    .flat_map(operands),
+            );
+            at = next;
+        }
+        needed.into_iter().any(is_zero)
+    }
+
     /// The number that the length is compared with, if it is known.
     fn count(&self, numbers: &[(String, i64)]) -> Option<u64> {
         let (syntax, limit) = (self.source.syntax, self.limit?);
@@ -563,5 +523,31 @@ impl Found<'_> {
             _ => None,
         };
         number.and_then(|it: i64| u64::try_from(it).ok())
+    }
+}
+
+/// The assignment of an item in `__getitem__` of a class that has a length, by the index that it is asked for: a cache of a
+/// data set is as long as that at most.
+fn cached_by_index<'s>(syntax: &'s Syntax, whole: Node<'s>) -> Option<Node<'s>> {
+    let function = function_around(whole).filter(|it| is_named(syntax, *it, "__getitem__"))?;
+    let (assignment, _) = bound_by(whole)?;
+    let key = syntax.of(key_of(whole)?);
+    let parameters = children(function.child_by_field_name("parameters")?);
+    let is_index = parameters.get(1).is_some_and(|it| syntax.of(*it) == key);
+    let class = around(function, &["class_definition"])?;
+    let has_length = all(class)
+        .into_iter()
+        .any(|it| it.kind() == "function_definition" && is_named(syntax, it, "__len__"));
+    (is_index && has_length).then_some(assignment)
+}
+
+/// The parts of a condition that must all be true.
+fn operands(condition: Node<'_>) -> Vec<Node<'_>> {
+    let is_and = condition
+        .child_by_field_name("operator")
+        .is_some_and(|it| it.kind() == "and");
+    match is_and {
+        true => children(condition).into_iter().flat_map(operands).collect(),
+        false => vec![condition],
     }
 }

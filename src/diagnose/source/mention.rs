@@ -192,6 +192,8 @@ pub fn used<'s>(syntax: &'s Syntax, whole: Node<'s>, more: isize, grows: Grows) 
         "augmented_assignment" if is_field(parent, "left", whole) => {
             let value = parent.child_by_field_name("right");
             match more {
+                // `items *= 0`
+                0.. if value.is_some_and(|it| syntax.of(it) == "0") => Use::Reads,
                 0.. if !adds(syntax, value, grows) => Use::Reads,
                 0.. if grows != Grows::Length => Use::Adds(parent),
                 _ => Use::Unknown,

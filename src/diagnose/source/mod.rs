@@ -20,6 +20,7 @@ mod item;
 mod limiting;
 mod mention;
 mod owner;
+mod part;
 mod place;
 mod program;
 mod project;

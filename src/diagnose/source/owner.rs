@@ -12,7 +12,7 @@ use super::mention::is_fresh;
 use super::reference::stands_for;
 use super::sources::{Program, Source};
 use super::stores::is_called;
-use super::syntax::{Syntax, all, around, children, is_named, lines, scope};
+use super::syntax::{Syntax, all, around, children, functions_around, is_named, lines, scope};
 use super::written::{Own, own_object};
 use crate::diagnose::case::short;
 
@@ -362,6 +362,32 @@ impl<'a, 's> Search<'a, 's> {
             methods.any(|it| scope(it) == Some(*class) && is_named(syntax, it, method))
         });
         method == "__init__" || having.count() < 2
+    }
+
+    /// True for what stands in a method in whose place that of a class is called that derives from its own.
+    pub fn is_overridden(&self, syntax: &'s Syntax, node: Node<'s>) -> bool {
+        let Some(function) = functions_around(node).pop() else {
+            return false;
+        };
+        let class = around(function, &["class_definition"]).map(|it| name_of(syntax, it));
+        let name = function.child_by_field_name("name").map(|it| syntax.of(it));
+        let is_family = class.is_some_and(|it| self.is_family(it));
+        let derived = self
+            .family
+            .0
+            .iter()
+            .take_while(|it| Some(it.as_str()) != class);
+        let derived = derived.filter_map(|it| self.classes.get(it)).flatten();
+        let mut methods = derived.flat_map(|(syntax, class)| {
+            let nodes = all(*class).into_iter();
+            let methods = nodes.filter(|it| it.kind() == "function_definition");
+            methods.map(|it| (*syntax, it))
+        });
+        is_family
+            && methods.any(|(syntax, it)| {
+                let is_it = name.is_some_and(|name| is_named(syntax, it, name));
+                is_it && !all(it).into_iter().any(|it| syntax.of(it) == "super")
+            })
     }
 
     /// True if several classes of the files have the name of the owner's.

@@ -61,34 +61,64 @@ pub fn taken<'s>(
     turning: &BTreeSet<&str>,
 ) -> Option<Node<'s>> {
     let parent = whole.parent()?;
-    match method(syntax, whole) {
-        Some(name) if TAKERS.contains(&name) && is_for_limit(syntax, parent, whole) => {
-            return Some(parent);
-        }
-        _ => {}
-    }
     if given_to(syntax, whole).is_some_and(|it| REPLACING.contains(&it)) {
         return Some(whole);
     }
-    // `del items[:-limit]`
-    let is_sliced = parent.kind() == "subscript"
-        && is_field(parent, "value", whole)
-        && children(parent).iter().any(|it| it.kind() == "slice");
-    let deleted = if is_sliced { parent } else { whole };
-    let delete = deleted.parent();
-    let delete = delete.map(|it| match it.kind() {
-        "expression_list" => it.parent().unwrap_or(it),
-        _ => it,
-    });
-    if let Some(delete) = delete.filter(|it| it.kind() == "delete_statement") {
-        return (is_sliced || is_for_limit(syntax, delete, whole)).then_some(delete);
+    if let Some(taking) = taking(syntax, whole) {
+        let is_limit = is_sliced(parent, whole)
+            || is_behind(syntax, whole)
+            || is_for_limit(syntax, taking, syntax.of(whole));
+        return is_limit.then_some(taking);
     }
     // `items[number % limit] = item`
     let is_assigned = bound_by(whole).is_some() && whole.kind() == "subscript";
     let key = key_of(whole).filter(|_| is_assigned)?;
-    let is_in_turn =
-        all(key).into_iter().any(|it| syntax.of(it) == "%") || turning.contains(syntax.of(key));
-    is_in_turn.then_some(whole)
+    let is_remainder = key.kind() == "binary_operator"
+        && key
+            .child_by_field_name("operator")
+            .is_some_and(|it| syntax.of(it) == "%");
+    (is_remainder || turning.contains(syntax.of(key))).then_some(whole)
+}
+
+/// The method or the statement that takes from a container, for whatever reason.
+pub fn taking<'s>(syntax: &Syntax, whole: Node<'s>) -> Option<Node<'s>> {
+    let parent = whole.parent()?;
+    if method(syntax, whole).is_some_and(|it| TAKERS.contains(&it)) {
+        return Some(parent);
+    }
+    // `del items[:-limit]`
+    let deleted = if is_sliced(parent, whole) {
+        parent
+    } else {
+        whole
+    };
+    let delete = deleted.parent()?;
+    let delete = match delete.kind() {
+        "expression_list" => delete.parent()?,
+        _ => delete,
+    };
+    (delete.kind() == "delete_statement").then_some(delete)
+}
+
+/// True for a slice of a container.
+pub fn is_sliced(subscript: Node<'_>, whole: Node<'_>) -> bool {
+    subscript.kind() == "subscript"
+        && is_field(subscript, "value", whole)
+        && children(subscript).iter().any(|it| it.kind() == "slice")
+}
+
+/// True for what is taken from behind a window: `items.pop(step - 100)`, `del items[step - 100]`.
+fn is_behind(syntax: &Syntax, whole: Node<'_>) -> bool {
+    let call = whole.parent().and_then(|it| it.parent());
+    let arguments = call.and_then(|it| it.child_by_field_name("arguments"));
+    let key = match arguments {
+        Some(arguments) => children(arguments).first().copied(),
+        None => key_of(whole),
+    };
+    let difference = key.filter(|it| it.kind() == "binary_operator");
+    let operator = difference.and_then(|it| it.child_by_field_name("operator"));
+    operator.is_some_and(|it| syntax.of(it) == "-")
+        && key.is_some_and(|it| !syntax.of(it).contains("len("))
 }
 
 /// The variables and attributes of a file that a remainder or, at some number, a constant is assigned to: as keys they go
@@ -132,7 +162,7 @@ pub fn is_shortened(syntax: &Syntax, value: Node<'_>) -> bool {
 }
 
 /// True for what is done only if something is larger than something else, or to a part of the items.
-fn is_for_limit(syntax: &Syntax, node: Node<'_>, container: Node<'_>) -> bool {
+pub fn is_for_limit(syntax: &Syntax, node: Node<'_>, container: &str) -> bool {
     let function = function_around(node);
     let mut at = node;
     while let Some(next) = around(
@@ -155,19 +185,27 @@ fn is_for_limit(syntax: &Syntax, node: Node<'_>, container: Node<'_>) -> bool {
         let is_drained = next.kind() == "while_statement"
             && condition.is_some_and(|it| {
                 let mut parts = all(it).into_iter();
-                parts.any(|part| syntax.of(part) == syntax.of(container))
+                parts.any(|part| syntax.of(part) == container)
             });
         if is_drained {
             return true;
         }
-        let compares = condition.is_some_and(|it| {
+        let is_loop = next.kind() == "for_statement";
+        // `for key in old`, of `old = [key for key in items if key < first]`
+        let value = condition.filter(|it| is_loop && it.kind() == "identifier");
+        let value = value.and_then(|it| {
+            let bindings = syntax.bindings(function?, syntax.of(it));
+            bound_by(*bindings.first()?)?.1
+        });
+        let compares = value.or(condition).is_some_and(|it| {
             all(it).into_iter().any(|it| match it.kind() {
                 "<" | ">" | "<=" | ">=" => {
                     // Whether there is any says nothing of how many there may be.
                     let zero = it.next_sibling().is_some_and(|it| syntax.of(it) == "0");
                     !zero || next.kind() == "while_statement"
                 }
-                "slice" => next.kind() == "for_statement",
+                // `for key in list(items)[:-100]`, `for _ in range(len(items) - 100)`
+                "slice" | "-" => is_loop,
                 _ => false,
             })
         });

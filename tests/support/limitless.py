@@ -1,0 +1,239 @@
+"""Programs in which something grows beside what looks like a limit and is none."""
+
+from __future__ import annotations
+
+LEAKS = {
+    "nothing empties it": """
+items = []
+
+def step(number):
+    items.append(torch.zeros(5000))
+""",
+    "what empties it is never called": """
+class Model:
+    def __init__(self):
+        self.outputs = []
+
+    def training_step(self):
+        self.outputs.append(torch.zeros(5000))
+
+    def on_epoch_end(self):
+        self.outputs.clear()
+
+model = Model()
+
+def step(number):
+    model.training_step()
+""",
+    "another list is limited": """
+class Model:
+    def __init__(self):
+        self.outputs, self.numbers = [], []
+
+    def step(self, number):
+        self.outputs.append(torch.zeros(5000))
+        self.numbers.append(number)
+        if len(self.numbers) > 20:
+            self.numbers.pop(0)
+
+model = Model()
+
+def step(number):
+    model.step(number)
+""",
+    "a mean of the last": """
+class Meter:
+    def __init__(self):
+        self.losses = []
+
+    def add(self, loss):
+        self.losses.append(loss)
+        if len(self.losses) > 4:
+            return sum(self.losses[-4:])
+        return loss
+
+meter = Meter()
+
+def step(number):
+    meter.add(torch.zeros(5000))
+""",
+    "it is added to above its limit too": """
+memory = []
+
+def step(number):
+    if len(memory) < 90:
+        memory.append(torch.zeros(5000))
+        return
+    memory.append(torch.zeros(5000))
+""",
+    "once, at a step": """
+kept = []
+
+def step(number):
+    kept.append(torch.zeros(5000))
+    if number == 5_000:
+        kept.clear()
+""",
+    "a length that is asked for something else": """
+memory = []
+
+def batch():
+    if len(memory) < 32:
+        return None
+    return random.sample(memory, 32)
+
+def step(number):
+    memory.append(torch.zeros(5000))
+    batch()
+""",
+    "what is done is taken out": """
+pending = {}
+
+def finish(number):
+    pending.pop(number, None)
+
+def step(number):
+    pending[number] = torch.zeros(5000)
+    pending[-number] = torch.zeros(5000)
+    finish(number)
+""",
+    "it is emptied before it is filled": """
+class Trainer:
+    def step(self):
+        self.losses.append(torch.zeros(5000))
+
+    def fit(self, sample):
+        self.losses = []
+        for number in range(24):
+            self.step()
+            sample()
+
+def run(sample):
+    Trainer().fit(sample)
+""",
+    "it is emptied by the class itself": """
+class Trainer:
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.losses = []
+
+    def step(self):
+        self.losses.append(torch.zeros(5000))
+
+trainer = Trainer()
+
+def step(number):
+    trainer.step()
+""",
+    "a stack": """
+stack = []
+
+def pop():
+    if len(stack) > 0:
+        return stack.pop()
+
+def step(number):
+    stack.append(torch.zeros(5000))
+    stack.append(torch.zeros(5000))
+    pop()
+""",
+    "beyond its limit": """
+cache = {}
+
+def step(number):
+    cache[number] = torch.zeros(5000)
+    if len(cache) > 8:
+        cache.get(0)
+        cache.pop(None, None)
+""",
+    "a limit that is not set": """
+class Cache:
+    def __init__(self, size=None):
+        self.data, self.size = {}, size
+
+    def put(self, key, value):
+        self.data[key] = value
+        if self.size is not None and len(self.data) > self.size:
+            self.data.pop(next(iter(self.data)))
+
+cache = Cache()
+
+def step(number):
+    cache.put(number, torch.zeros(5000))
+""",
+    "only while something is searched for": """
+class Log:
+    def __init__(self, debug=False):
+        self.rows, self.debug = [], debug
+
+    def add(self, row):
+        self.rows.append(row)
+        if self.debug and len(self.rows) > 90:
+            self.rows.clear()
+
+log = Log()
+
+def step(number):
+    log.add(torch.zeros(5000))
+""",
+    "none of the last": """
+class Checkpoints:
+    def __init__(self, keep=0):
+        self.saved, self.keep = [], keep
+
+    def save(self, state):
+        self.saved.append(state)
+        del self.saved[:-self.keep]
+
+checkpoints = Checkpoints()
+
+def step(number):
+    checkpoints.save(torch.zeros(5000))
+""",
+    "a method that is replaced": """
+class Buffer:
+    def __init__(self, size):
+        self.data, self.size = [], size
+
+    def put(self, item):
+        self.data.append(item)
+        if len(self.data) > self.size:
+            self.data.pop(0)
+
+class Prioritized(Buffer):
+    def put(self, item):
+        self.data.append((1.0, item))
+
+buffer = Prioritized(90)
+
+def step(number):
+    buffer.put(torch.zeros(5000))
+""",
+    "another object is emptied": """
+class Meter:
+    def __init__(self):
+        self.values = []
+
+    def update(self, value):
+        self.values.append(value)
+
+    def reset(self):
+        self.values.clear()
+
+of_training, of_validation = Meter(), Meter()
+
+def step(number):
+    if number % 4 == 0:
+        of_training.reset()
+    of_training.update(1.0)
+    of_validation.update(torch.zeros(5000))
+""",
+    "a part of the key goes around": """
+kept = {}
+
+def step(number):
+    kept[f"{number % 4} of {number}"] = torch.zeros(5000)
+""",
+}
