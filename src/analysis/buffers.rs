@@ -119,7 +119,7 @@ impl<'py> Live<'py> {
     }
 
     /// The tensors that Python sees, and those that only C++ holds.
-    fn all_tensors(&self, frameworks: &Frameworks) -> Vec<(u32, Bound<'py, PyAny>)> {
+    pub(super) fn all_tensors(&self, frameworks: &Frameworks) -> Vec<(u32, Bound<'py, PyAny>)> {
         let seen = self.tensors().into_iter();
         let seen = seen.map(|(node, _, tensor)| (node, tensor));
         let first = self.objects.len() as u32;

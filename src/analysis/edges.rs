@@ -22,6 +22,12 @@ pub(super) struct Edges {
     /// Nodes of objects that are not of the heap, by address: they are held in [`Live::extra`].
     pub(super) made: FxHashMap<usize, u32>,
     pub(super) some_hidden: bool,
+    /// Tensors: to the Python object of one, all references that C++ has to it count as one.
+    pub(super) tensors: FxHashSet<u32>,
+    /// Tensors that are gradients.
+    pub(super) gradients: FxHashSet<u32>,
+    /// How many references C++ has to an object, as far as they are known.
+    pub(super) in_c: FxHashMap<u32, i64>,
 }
 
 impl Edges {

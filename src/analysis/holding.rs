@@ -78,12 +78,21 @@ impl Live<'_> {
         let mut roots = self.roots();
         roots.retain(|root| !gone.contains(root));
         let mut rest = ShortestPaths::new(self.graph().node_count());
-        rest.extend(self.graph(), roots, |from, to| {
-            !gone.contains(&to) && !removed.contains(&(from, to))
-        });
-        let mut nodes = memory.iter().map(|&index| self.buffers[index].node);
-        let mut way = rest.path_to(nodes.find(|&node| rest.reaches(node))?);
         let has_memory = |node: u32| self.memory_of(node).is_some_and(|it| memory.contains(&it));
+        let nodes: Vec<u32> = memory.iter().map(|&it| self.buffers[it].node).collect();
+        // What wraps an object may have the memory by that alone.
+        let to_objects = removed.iter().filter(|(_, to)| gone.contains(to));
+        let of_dict = |from: u32| self.graph().sources(from).into_iter().chain([from]);
+        let wrapping: FxHashSet<u32> = to_objects.flat_map(|(from, _)| of_dict(*from)).collect();
+        rest.extend(self.graph(), roots, |from, to| {
+            !gone.contains(&to)
+                && !removed.contains(&(from, to))
+                && !(wrapping.contains(&from)
+                    && has_memory(from)
+                    && (nodes.contains(&to) || has_memory(to)))
+        });
+        let mut nodes = nodes.into_iter();
+        let mut way = rest.path_to(nodes.find(|&node| rest.reaches(node))?);
         while let [.., before, _] = way[..]
             && has_memory(before)
         {

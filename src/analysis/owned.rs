@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
+use rustc_hash::FxHashSet;
 
 use super::Inspector;
 use super::edges::Edges;
@@ -50,6 +51,7 @@ impl<'py> Live<'py> {
     ) {
         let mut functions: Vec<u32> = Vec::new();
         let tensors = self.tensors();
+        edges.tensors = tensors.iter().map(|(node, ..)| *node).collect();
         // All at once, and held from then on: what comes after may let other threads run.
         let elsewhere = self.is_autograd_at_work_elsewhere(inspector, || {
             let tracked = tensors.iter().filter(|(_, verdict, tensor)| {
@@ -91,8 +93,8 @@ impl<'py> Live<'py> {
                     self.tensor_node(frameworks, target, edges)
                 };
                 let Some(target) = target else { continue };
+                edges.gradients.extend((*name == "grad").then_some(target));
                 if let Some(&index) = edges.memory_of.get(&target) {
-                    self.buffers[index].is_gradient |= *name == "grad";
                     // The parts of a sparse tensor, such as `values()`.
                     self.buffers[index].is_shown |= name.ends_with("()");
                 }
@@ -109,6 +111,7 @@ impl<'py> Live<'py> {
                 self.add_attributes(&inspector.builtins, node, &tensor, edges);
             }
         }
+        self.mark_gradients(edges);
         if !elsewhere && depth == Depth::Graphs {
             self.add_stored_functions(edges, &mut functions);
         }
@@ -124,8 +127,32 @@ impl<'py> Live<'py> {
         } else {
             self.follow_functions(inspector, frameworks, functions, edges);
         }
+        if !elsewhere && depth == Depth::Graphs {
+            self.find_more_references(frameworks, edges);
+        }
+        self.dicts_of_functions = self.dicts_of(&inspector.builtins);
         if !self.functions.is_empty() {
             self.find_hook_dictionaries(self.objects.py());
+        }
+    }
+
+    /// The dictionaries of the attributes that functions of the program's own have.
+    fn dicts_of(&self, builtins: &Builtins) -> FxHashSet<u32> {
+        let functions = self.functions.iter().filter_map(|&it| self.object(it));
+        let dicts = functions.filter_map(|it| instance_dict(&builtins.instances, &it));
+        dicts.filter_map(|it| self.objects.number_at(it)).collect()
+    }
+
+    /// Marks the memory of gradients; that of a sparse one is its parts', such as `values()`.
+    fn mark_gradients(&mut self, edges: &Edges) {
+        let is_part = |name: &ReferenceName| matches!(name, ReferenceName::Attribute(name) if name.ends_with("()"));
+        let parts = edges.names.iter().filter_map(|(&(from, to), name)| {
+            (is_part(name) && edges.gradients.contains(&from)).then_some(to)
+        });
+        for node in edges.gradients.iter().copied().chain(parts) {
+            if let Some(&index) = edges.memory_of.get(&node) {
+                self.buffers[index].is_gradient = true;
+            }
         }
     }
 
@@ -391,15 +418,45 @@ impl<'py> Live<'py> {
         name: ReferenceName,
         edges: &mut Edges,
     ) {
-        if !self.objects.graph.targets(from).contains(&to) {
-            self.add_in_c(from, to, name, edges);
+        match self.objects.graph.targets(from).contains(&to) {
+            true => {
+                *edges.in_c.entry(to).or_default() += 1;
+                // A function that the program has written is an object of Python's, and its attribute would be nameless.
+                if name == ReferenceName::Attribute("grad_fn".to_owned()) {
+                    edges.names.entry((from, to)).or_insert(name);
+                }
+            }
+            false => self.add_in_c(from, to, name, edges),
         }
     }
 
     /// Adds a reference in C++, which the object does not show.
     fn add_in_c(&mut self, from: u32, to: u32, name: ReferenceName, edges: &mut Edges) {
-        self.account_for_cpp(to);
+        *edges.in_c.entry(to).or_default() += 1;
+        if !edges.tensors.contains(&to) || !self.counted.contains(&to) {
+            self.account_for_cpp(to);
+        }
         edges.add(from, to, name);
+    }
+
+    /// Takes tensors for held from outside to which C++ has more references than are known. All of them count as one to the
+    /// Python object, which the first that was found has accounted for.
+    fn find_more_references(&mut self, frameworks: &Frameworks, edges: &Edges) {
+        let tensors = self.tensors().into_iter();
+        let held = tensors.filter(|(node, verdict, tensor)| {
+            let known = edges.in_c.get(node);
+            self.counted.contains(node)
+                && known.is_some_and(|&known| {
+                    let all = frameworks.references_in_cpp(*verdict, tensor);
+                    all.is_some_and(|all| all > known)
+                })
+        });
+        let held: Vec<u32> = held.map(|(node, ..)| node).collect();
+        for node in held {
+            if let Some(left) = self.objects.unaccounted.get_mut(node as usize) {
+                *left += 1;
+            }
+        }
     }
 
     /// True if a tensor shows an object as often as attributes of its instance are that object: what C++ has is another

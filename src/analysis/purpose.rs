@@ -88,6 +88,14 @@ impl Inspector {
                 }
             }
         }
+        // A parameter that no module has, or whose module is gone.
+        let tensors = live.all_tensors(frameworks).into_iter();
+        let parameters = tensors.filter(|(_, tensor)| classes.is_parameter(tensor));
+        found.extend(parameters.map(|(node, _)| KeptTensor {
+            node,
+            part: Part::Parameter,
+            of_module: None,
+        }));
         (found, optimizers)
     }
 }
@@ -96,6 +104,7 @@ impl Inspector {
 pub(super) struct Classes<'py> {
     module: Bound<'py, PyType>,
     optimizer: Option<Bound<'py, PyType>>,
+    parameter: Option<Bound<'py, PyType>>,
 }
 
 impl<'py> Classes<'py> {
@@ -103,9 +112,20 @@ impl<'py> Classes<'py> {
     pub fn imported(py: Python<'py>) -> Option<Self> {
         let module = imported(intern!(py, "torch.nn.modules.module"))?;
         let optimizer = imported(intern!(py, "torch.optim.optimizer"));
+        let parameter = imported(intern!(py, "torch.nn.parameter"));
         Some(Self {
             module: class(&module, "Module").ok()?,
             optimizer: optimizer.and_then(|it| class(&it, "Optimizer").ok()),
+            parameter: parameter.and_then(|it| class(&it, "Parameter").ok()),
+        })
+    }
+
+    /// True for a parameter, by its type alone: `isinstance` would ask the class's own code.
+    fn is_parameter(&self, tensor: &Bound<'_, PyAny>) -> bool {
+        let parameter = self.parameter.as_ref();
+        // SAFETY: attached, both are alive; walks the type's own `tp_mro`.
+        parameter.is_some_and(|it| unsafe {
+            pyo3::ffi::PyType_IsSubtype(tensor.get_type_ptr(), it.as_type_ptr()) != 0
         })
     }
 

@@ -37,7 +37,10 @@ impl Live<'_> {
         if self.is_frame(from) || matches!(self.extra(from), Some(Extra::Registry)) {
             return true;
         }
-        if matches!(self.extra(from), Some(Extra::Function(_))) || self.functions.contains(&from) {
+        if matches!(self.extra(from), Some(Extra::Function(_)))
+            || self.functions.contains(&from)
+            || self.dicts_of_functions.contains(&from)
+        {
             return false;
         }
         let Some(object) = self.object(from) else {

@@ -32,6 +32,8 @@ const NAMED: usize = 256;
 /// No more references that keep an object are listed.
 const KEEPERS: usize = 1024;
 
+const LOOP: &str = "No collection frees a loop through C or C++. Remove one of its references.";
+
 const FROZEN: &str = "A cycle that leads to the object was excluded from collections by gc.freeze(). Once nothing in \
     use leads there, gc.unfreeze() and gc.collect() free the object.";
 
@@ -118,12 +120,12 @@ impl Inspector {
         let further = [
             (matches!(uncollected, Some(Uncollected::Frozen)), FROZEN),
             (is_supposed, SUPPOSED),
+            (!is_supposed && !retention.loops.is_empty(), LOOP),
             (self.redacts(), NOTE),
         ];
         let said = further.into_iter().filter(|(is_so, _)| *is_so);
-        retention
-            .notes
-            .extend(said.map(|(_, note)| note.to_owned()));
+        let said = said.map(|(_, note)| note.to_owned());
+        retention.notes.extend(said);
         drop(naming);
         drop(live);
         number_objects(&mut retention);

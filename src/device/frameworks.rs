@@ -353,6 +353,11 @@ impl Frameworks {
         }
     }
 
+    /// As [`Torch::references_in_cpp`].
+    pub fn references_in_cpp(&self, verdict: Verdict, object: &Bound<'_, PyAny>) -> Option<i64> {
+        self.torch_of(verdict)?.references_in_cpp(object)
+    }
+
     /// As [`Torch::is_view_of`].
     pub fn is_view_of(
         &self,

@@ -320,6 +320,12 @@ impl Torch {
         !self.counts_references || self.uses(tensor) != Some(1)
     }
 
+    /// How many references C++ has to a tensor beside that of its Python object. Versions before [`COUNTED`] do not tell.
+    pub fn references_in_cpp(&self, tensor: &Bound<'_, PyAny>) -> Option<i64> {
+        let counts = self.counts_references.then_some(tensor)?;
+        Some(self.uses(counts)? - 1)
+    }
+
     /// True if a tensor is a view of another, and C++ counts as one reference to the Python object of that.
     ///
     /// Versions before [`COUNTED`] have no such reference: there one that C++ holds cannot be told from one that

@@ -61,7 +61,9 @@ pub fn table(table: &Table) -> String {
         ));
     }
     for row in &table.rows {
-        if let Some(collected) = row.collected() {
+        if table.by == "owner"
+            && let Some(collected) = row.collected()
+        {
             let owner = name(&row.name, NAME);
             out.wrapped(
                 Ink::Plain,
