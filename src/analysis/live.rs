@@ -120,6 +120,8 @@ pub struct Live<'py> {
     pub holders_first: FxHashMap<u32, Vec<u32>>,
     /// The autograd functions met.
     pub functions: Vec<u32>,
+    /// Tensors to which C++ refers otherwise than is known, beside the references that are.
+    pub(super) more_in_cpp: FxHashSet<u32>,
     /// The dictionaries of their attributes, such as those of a context that the program's own function has.
     pub dicts_of_functions: FxHashSet<u32>,
     /// What lies behind each of them was looked at.
@@ -282,6 +284,7 @@ impl<'py> Live<'py> {
             bases_of_arrays: OnceCell::new(),
             holders_first: FxHashMap::default(),
             functions: Vec::new(),
+            more_in_cpp: FxHashSet::default(),
             dicts_of_functions: FxHashSet::default(),
             functions_are_complete: true,
             hook_dictionaries: Vec::new(),

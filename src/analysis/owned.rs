@@ -439,6 +439,16 @@ impl<'py> Live<'py> {
         edges.add(from, to, name);
     }
 
+    /// True for a tensor to which C++ refers otherwise than is known.
+    pub(super) fn has_more_in_cpp(&self, frameworks: &Frameworks, node: u32) -> bool {
+        let in_cpp = || {
+            let tensor = self.object(node)?;
+            frameworks.references_in_cpp(frameworks.verdict_of(&tensor), &tensor)
+        };
+        self.more_in_cpp.contains(&node)
+            || !self.counted.contains(&node) && in_cpp().is_some_and(|it| it > 0)
+    }
+
     /// Takes tensors for held from outside to which C++ has more references than are known. All of them count as one to the
     /// Python object, which the first that was found has accounted for.
     fn find_more_references(&mut self, frameworks: &Frameworks, edges: &Edges) {
@@ -451,8 +461,8 @@ impl<'py> Live<'py> {
                     all.is_some_and(|all| all > known)
                 })
         });
-        let held: Vec<u32> = held.map(|(node, ..)| node).collect();
-        for node in held {
+        self.more_in_cpp = held.map(|(node, ..)| node).collect();
+        for &node in &self.more_in_cpp {
             if let Some(left) = self.objects.unaccounted.get_mut(node as usize) {
                 *left += 1;
             }

@@ -17,6 +17,7 @@ use super::keepers::{Keeper, Keepers, Search};
 use super::live::{Depth, Live};
 use super::naming::Naming;
 use super::uncollected::{Reversed, Uncollected};
+use crate::capture::may_call_with_star;
 use crate::cpython::{Builtins, ObjectKind, counted_by_caller};
 use crate::device::{DeviceSelection, Frameworks};
 use crate::model::redact::NOTE;
@@ -31,6 +32,9 @@ const NAMED: usize = 256;
 
 /// No more references that keep an object are listed.
 const KEEPERS: usize = 1024;
+
+const IN_CPP: &str = "PyTorch refers to the tensor in C++: look for a traced or scripted module, a DLPack capsule, or \
+    a function that `torch.func` has made.";
 
 const LOOP: &str = "No collection frees a loop through C or C++. Remove one of its references.";
 
@@ -104,7 +108,7 @@ impl Inspector {
             .iter()
             .map(|nodes| named_loop(nodes, &targets, &naming));
         retention.loops = named.collect();
-        retention.notes = notes(&live, &targets);
+        retention.notes = notes(&frameworks, &live, &targets);
         retention.notes.extend(self.guess(&live, &keepers));
         let leaks = search.tracer_leaks(listed, &naming).into_iter();
         let stays = other_way.map(|way| memory_stays(&way, &naming, listed.len()));
@@ -203,7 +207,7 @@ fn number_objects(retention: &mut Retention) {
     }
 }
 
-fn notes(live: &Live<'_>, targets: &[u32]) -> Vec<String> {
+fn notes(frameworks: &Frameworks, live: &Live<'_>, targets: &[u32]) -> Vec<String> {
     let mut notes = live.notes.clone();
     for &target in targets {
         let outside = live.unaccounted(target);
@@ -217,6 +221,9 @@ fn notes(live: &Live<'_>, targets: &[u32]) -> Vec<String> {
                 "{outside} {come} from C or C++, or from an expression that is being evaluated: \
                  no Python object accounts for {them}."
             ));
+            if live.has_more_in_cpp(frameworks, target) {
+                notes.push(IN_CPP.to_owned());
+            }
         }
     }
     notes
@@ -243,10 +250,11 @@ fn account_for_call(
         })
     };
     let is_known = live.objects.number_of(arguments.as_any()).is_some();
-    let starred = live
-        .graph()
-        .sources(first)
+    let with_star = may_call_with_star(arguments.py(), builtins);
+    let sources = with_star.then(|| live.graph().sources(first));
+    let starred = sources
         .into_iter()
+        .flatten()
         .find(|&node| !live.is_own(node) && live.unaccounted(node) > 0 && same(live, node));
     // What the program has besides holds its items, and the call no more than that.
     let is_temporary = |&node: &u32| live.graph().sources(node).is_empty();

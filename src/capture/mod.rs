@@ -59,8 +59,8 @@ pub(crate) use {
     names::name_references,
     places::function_code,
     running::{
-        RunningFrame, is_in_package, running_frames, suspended_frames, thread_names,
-        who_passes_argument,
+        RunningFrame, is_in_package, may_call_with_star, running_frames, suspended_frames,
+        thread_names, who_passes_argument,
     },
     shape::shape_of,
     snapshot::capture,

@@ -153,6 +153,25 @@ fn greenlets<'py>(builtins: &Builtins, py: Python<'py>) -> Option<(Bound<'py, Py
     Some((class, frame))
 }
 
+/// True if the Python code that called into this module did so with `*arguments`, and if that is not known: the instruction
+/// is `CALL_FUNCTION_EX` then.
+pub fn may_call_with_star(py: Python<'_>, builtins: &Builtins) -> bool {
+    let version = py.version_info();
+    let opcode = match (version.major, version.minor) {
+        (3, ..=12) => 142,
+        (3, 13) => 54,
+        (3, 14 | 15) => 4,
+        _ => return true,
+    };
+    // SAFETY: attached; the frame is borrowed from the interpreter, in which it runs as long as this call.
+    let frame = unsafe {
+        let frame = ffi::PyEval_GetFrame().cast::<ffi::PyObject>();
+        Bound::from_borrowed_ptr_or_opt(py, frame)
+    };
+    let runs = frame.and_then(|frame| opcode_of(builtins, &frame));
+    runs.is_none_or(|it| it == opcode)
+}
+
 /// True if the instruction that a frame runs is `STORE_ATTR` or `DELETE_ATTR` (Include/opcode.h, from 3.14 on
 /// opcode_ids.h); not known of versions after 3.15.
 fn sets_attribute(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> bool {
@@ -164,15 +183,16 @@ fn sets_attribute(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> bool {
         (3, 15) => [109, 59],
         _ => return false,
     };
-    let code = code_of_frame(builtins, frame);
-    let instructions = code.and_then(|code| builtins.code_bytes.get(&code));
-    let at = builtins.frame_last_instruction.get(frame);
-    let at = at.and_then(|at| usize::try_from(int_value(&at)?).ok());
-    let opcode = instructions.zip(at).and_then(|(instructions, at)| {
-        let instructions = instructions.cast::<PyBytes>().ok()?;
-        instructions.as_bytes().get(at).copied()
-    });
-    opcode.is_some_and(|opcode| opcodes.contains(&opcode))
+    opcode_of(builtins, frame).is_some_and(|opcode| opcodes.contains(&opcode))
+}
+
+/// The instruction that a frame runs.
+fn opcode_of(builtins: &Builtins, frame: &Bound<'_, PyAny>) -> Option<u8> {
+    let instructions = builtins.code_bytes.get(&code_of_frame(builtins, frame)?)?;
+    let at = int_value(&builtins.frame_last_instruction.get(frame)?)?;
+    let instructions = instructions.cast::<PyBytes>().ok()?;
+    let at = usize::try_from(at).ok()?;
+    instructions.as_bytes().get(at).copied()
 }
 
 /// The function, running or called by name from one that is, whose code passes an argument of some name;

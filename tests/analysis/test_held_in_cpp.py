@@ -9,6 +9,7 @@ import pytest
 
 import cyclescope
 from support.marks import HAS_TORCH, needs_torch
+from support.processes import python
 
 if HAS_TORCH:
     import torch
@@ -39,6 +40,7 @@ def test_a_capsule_beside_views(views: int, is_exported: bool) -> None:
     retention = cyclescope.why_alive(weak())
     assert retention.is_enough != is_exported
     assert any("C or C++" in note for note in retention.notes) == is_exported
+    assert any("DLPack capsule" in note for note in retention.notes) == is_exported
     (row,) = [row for row in cyclescope.heap().top("owner").rows if "`holder`" in row.name]
     assert row.host_bytes == 4000
     assert row.retained_bytes == (0 if is_exported else 4000)
@@ -167,3 +169,19 @@ def test_only_owners_are_said_to_be_freed_by_a_collection() -> None:
     assert words in " ".join(heap.top("owner").to_text().split())
     assert words not in " ".join(heap.top("category").to_text().split())
     del node.me
+
+
+def test_arguments_that_others_keep_are_not_taken_for_those_of_the_call() -> None:
+    script = """
+import atexit, torch, weakref, cyclescope
+tensor = torch.zeros(1000)
+weak = weakref.ref(tensor)
+atexit.register(print, tensor)
+del tensor
+print(*cyclescope.why_alive(weak()).to_text().split())
+objects = (weak(),)
+print(*cyclescope.why_alive(*objects).to_text().split())
+"""
+    for text in python("-c", script).stdout.splitlines()[:2]:
+        assert "atexit" in text
+        assert "from an expression that is being evaluated" not in text
