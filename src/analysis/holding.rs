@@ -75,8 +75,6 @@ impl Live<'_> {
             return None;
         }
         let gone: FxHashSet<u32> = objects.iter().copied().collect();
-        let mut roots = self.roots();
-        roots.retain(|root| !gone.contains(root));
         let mut rest = ShortestPaths::new(self.graph().node_count());
         let has_memory = |node: u32| self.memory_of(node).is_some_and(|it| memory.contains(&it));
         let nodes: Vec<u32> = memory.iter().map(|&it| self.buffers[it].node).collect();
@@ -84,15 +82,22 @@ impl Live<'_> {
         let to_objects = removed.iter().filter(|(_, to)| gone.contains(to));
         let of_dict = |from: u32| self.graph().sources(from).into_iter().chain([from]);
         let wrapping: FxHashSet<u32> = to_objects.flat_map(|(from, _)| of_dict(*from)).collect();
-        rest.extend(self.graph(), roots, |from, to| {
+        let is_left = |from: u32, to: u32| {
             !gone.contains(&to)
                 && !removed.contains(&(from, to))
                 && !(wrapping.contains(&from)
                     && has_memory(from)
                     && (nodes.contains(&to) || has_memory(to)))
-        });
-        let mut nodes = nodes.into_iter();
-        let mut way = rest.path_to(nodes.find(|&node| rest.reaches(node))?);
+        };
+        // What the program has a name for goes before what C has as well.
+        let found = [self.named_roots().collect(), self.roots()]
+            .into_iter()
+            .find_map(|roots| {
+                let roots = roots.into_iter().filter(|root| !gone.contains(root));
+                rest.extend(self.graph(), roots, is_left);
+                nodes.iter().copied().find(|&node| rest.reaches(node))
+            });
+        let mut way = rest.path_to(found?);
         while let [.., before, _] = way[..]
             && has_memory(before)
         {

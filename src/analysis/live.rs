@@ -357,7 +357,7 @@ impl<'py> Live<'py> {
     }
 
     /// The modules, the program's own before libraries', and the frames: what has a name.
-    fn named_roots(&self) -> impl Iterator<Item = u32> {
+    pub(super) fn named_roots(&self) -> impl Iterator<Item = u32> {
         let modules = self.modules.iter().map(|(node, _)| *node);
         let library = self.library.iter().map(|(node, _)| *node);
         let modules = modules.chain(library);
