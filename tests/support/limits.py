@@ -254,6 +254,19 @@ def step(number):
     now = torch.zeros(1, 5000)
     past = now if past is None else torch.cat([past, now])
 """,
+    "what is missing is put in": """
+cache = {}
+
+def get(key):
+    if key not in cache:
+        if len(cache) >= 90:  # here
+            cache.pop(next(iter(cache)))  # here
+        cache[key] = torch.zeros(5000)
+    return cache[key]
+
+def step(number):
+    get(number)
+""",
     "by another name": """
 class Window:
     def __init__(self, size):

@@ -250,7 +250,7 @@ pub fn may_vary(syntax: &Syntax, node: Node<'_>) -> Option<bool> {
     {
         let condition = next.child_by_field_name("condition")?;
         let varies = all(condition).into_iter().any(|it| match it.kind() {
-            "<" | ">" | "<=" | ">=" | "call" => true,
+            "<" | ">" | "<=" | ">=" | "in" | "not in" | "call" => true,
             "==" | "!=" => may_differ(syntax, it),
             "identifier" if ENDS.contains(&syntax.of(it)) => true,
             "identifier" => function.is_some_and(|function| {
