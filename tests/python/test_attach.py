@@ -10,6 +10,7 @@ import ast
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -92,14 +93,88 @@ def test_a_name_that_leads_nowhere(tmp_path: Path, name: str) -> None:
     ).replace("trainer.kept =", "object.__setattr__(trainer, 'kept', 1); history.kept =", 0)
     with program(tmp_path, hostile) as running:
         said = attach(running.pid, "--why", name)
-        if name == "trainer.shown":
-            # The property itself: it is not called.
-            assert said.stdout.startswith("property: ")
-        else:
-            assert said.returncode == 2
-            first = name.partition(".")[0].partition("[")[0]
-            assert "has no" in said.stderr or f"is named {first!r}" in said.stderr
+        assert said.returncode == 2
+        first = name.partition(".")[0].partition("[")[0]
+        assert "has no" in said.stderr or f"is named {first!r}" in said.stderr
         assert running.process.poll() is None
+
+
+@lets_in
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("model.layers[1].weight", 24), ("model.scale", 16), ("model.layers[0]", None)],
+)
+def test_parts_of_modules_are_found_without_their_code(
+    tmp_path: Path, name: str, size: int | None
+) -> None:
+    modules = """
+    class Module:
+        def __init__(self, parameters=(), buffers=(), modules=()):
+            self._parameters, self._buffers = dict(parameters), dict(buffers)
+            self._modules = dict(modules)
+        def __getattr__(self, name): os._exit(9)
+        def __getitem__(self, name): os._exit(9)
+    layers = [Module(), Module({"weight": numpy.zeros(3)})]
+    layers = Module(modules={str(at): it for at, it in enumerate(layers)})
+    model = Module((), {"scale": numpy.zeros(2)}, {"layers": layers})
+    print("ready", flush=True)
+    wait()
+    """
+    with program(tmp_path, modules) as running:
+        (kept,) = json.loads(asked(running.pid, "why", name=steps(name))["why"])["objects"]
+        assert kept["bytes"] == size
+
+
+@lets_in
+def test_no_automatic_collection_begins_on_our_thread(tmp_path: Path) -> None:
+    source = """
+    class Closing(Node):
+        def __del__(self):
+            print("closed", file=sys.stderr, flush=True)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(600)
+    for _ in range(100):
+        Closing()
+    print("ready", flush=True)
+    ctypes.CDLL(None).usleep(1)
+    while True:
+        time.sleep(0.005)
+    """
+    with program(tmp_path, source) as running:
+        (leak,) = CycleReport.from_json(asked(running.pid, "cycles")["cycles"]).leaks
+        assert leak.count == 100
+        assert running.errors == ""
+
+
+@lets_in
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_ended_withdraws_its_request(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    source = """
+    print("ready", flush=True)
+    ctypes.CDLL(None).sleep(4)
+    print("on", flush=True)
+    wait()
+    """
+    ours = tmp_path / "ours"
+    ours.mkdir()
+    with program(tmp_path, source) as running:
+        asking = subprocess.Popen(
+            [sys.executable, "-m", "cyclescope", "attach", str(running.pid), "--watch"],
+            env=os.environ | {"TMPDIR": str(ours)},
+            stderr=subprocess.DEVNULL,
+        )
+        while not list(ours.glob("*/script.py")):
+            time.sleep(0.01)
+        time.sleep(0.5)
+        asking.send_signal(number)
+        assert asking.wait(SECONDS) in (128 + number, -number)
+        assert [running.line() for _ in range(2)] == ["on", "ready"]
+        time.sleep(0.3)
+        assert running.errors == ""
+    assert not list(ours.iterdir())
 
 
 @lets_in

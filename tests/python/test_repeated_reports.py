@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,29 @@ def test_an_existing_file_is_no_pattern(folder: Path) -> None:
         assert held(name) == held(str(Path(name).parent)) if "/" in name else held(name) == 1
         (folder / name).rename(folder / "reports/one.json")
     assert held("reports/[!x]*.json") == 2
+
+
+def test_reports_that_no_longer_have_each_occurrence_are_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in "one", "two":
+        with cyclescope.warn_tensor_cycles(devices="any", report_dir=None) as watch:
+            for _ in range(150):
+                Node()
+                gc.collect()
+        report = watch.report
+        assert report is not None
+        (folder / f"reports/{name}.json").write_text(report.to_json(), "utf-8")
+    assert main(["merge", "reports/one.json", "reports/two.json", "-o", "all.json"]) == 0
+    assert capsys.readouterr().err == ""
+    assert held("all.json", "reports/one.json") == 300 + 150
+    assert "occurrences that are in both count twice" in capsys.readouterr().err
+
+
+def test_an_occurrence_without_a_rank(folder: Path) -> None:
+    one = json.loads((folder / "reports/one.json").read_text("utf-8"))
+    for leak in one["leaks"]:
+        for each in leak["occurrences"]:
+            each.pop("rank", None)
+    (folder / "reports/one.json").write_text(json.dumps(one), "utf-8")
+    assert held("reports") == 2

@@ -188,11 +188,37 @@ def attribute(value, name):
                 return own[name]
         if type(held.get(name)) is member:
             return held[name].__get__(value)
+    # What `nn.Module.__getattr__` and `nn.ModuleList` would give.
+    for part in parts(value):
+        if name in part:
+            return part[name]
     for each in bases(value) if type in classes else classes:
         held = type.__dict__["__dict__"].__get__(each)
         if name in held:
+            # A property or a getter computes the value.
+            if type not in classes and any(
+                "__set__" in of(each) for each in bases(type(held[name]))
+            ):
+                break
             return held[name]
     raise LookupError(name)
+
+
+def of(kind):
+    """The dictionary of a class."""
+    return type.__dict__["__dict__"].__get__(kind)
+
+
+def parts(value):
+    """The dictionaries of the parameters, buffers and modules of a module of PyTorch's."""
+    getset = type(type.__dict__["__dict__"])
+    for each in bases(type(value)):
+        if type(of(each).get("__dict__")) is getset:
+            own = of(each)["__dict__"].__get__(value)
+            names = ("_parameters", "_buffers", "_modules")
+            if own is not None and all(type(own.get(name)) is dict for name in names):
+                return [own[name] for name in names]
+    return []
 
 
 def bases(kind):
@@ -205,4 +231,7 @@ def item(value, key):
     for kind in bases(type(value)):
         if kind in (list, tuple, dict):
             return kind.__getitem__(value, key)
+    for modules in parts(value)[2:]:
+        if str(key) in modules:
+            return modules[str(key)]
     raise TypeError(key)

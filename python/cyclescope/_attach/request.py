@@ -28,14 +28,17 @@ SECONDS = 30.0
 LEAST_SECONDS = 0.1
 """How long the process has at least if another command had its turn first."""
 
+WAIT_SECONDS = 0.5
+"""How often a process that is waited for is looked at."""
+
 SETTLE_SECONDS = 0.2
 """How long files stay for a process that may be about to read them."""
 
 NO_SAFE_POINT = (
-    "process {pid} did not answer within {seconds:g} s. Its main thread did not reach a safe "
-    "point, because it runs C code (such as a collective or a sleep), or another debugger replaced "
-    "the request. The request is withdrawn. Try a longer --timeout, or start the process with "
-    "CYCLESCOPE_SIGNAL=USR2 next time, which needs no main thread"
+    "process {pid} did not answer within {seconds:g} s. Most likely its main thread did not reach "
+    "a safe point, because it runs C code (a collective, a sleep). If it could not run the "
+    "request, its standard error says why. The request is withdrawn. Try a longer --timeout, or "
+    "start the process with CYCLESCOPE_SIGNAL=USR2 next time"
 )
 
 ENDED = "process {pid} has ended"
@@ -78,7 +81,21 @@ def ask(pid: int, what: Sequence[str] | str, *, timeout: float, **request: Any) 
     with process.locked(timeout) as is_ours:
         if not is_ours:
             raise AttachError(BUSY.format(pid=pid, seconds=timeout))
-        return _ask(process, what, max(deadline - time.monotonic(), LEAST_SECONDS), request)
+        left = max(deadline - time.monotonic(), LEAST_SECONDS)
+        return _ask(process, what, round(left, 1) or LEAST_SECONDS, request)
+
+
+def wait(pid: int, seconds: float) -> None:
+    """Wait while a process goes on.
+
+    Raises:
+        AttachError: If it ends meanwhile.
+    """
+    process, deadline = Process(pid), time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        if not process.is_alive:
+            raise AttachError(f"process {pid} has ended meanwhile")
+        time.sleep(min(left, WAIT_SECONDS))
 
 
 def _ask(
@@ -90,8 +107,13 @@ def _ask(
         for path in (str(folder), _native.__file__):
             if not process.sees(path) and process.is_alive:
                 raise AttachError(_unseen(process, path))
-        _send(process, _script(folder, {**request, "what": what}))
-        return _await(process, folder, timeout)
+        script = _script(folder, {**request, "what": what})
+        try:
+            _send(process, script)
+            return _await(process, folder, timeout)
+        except (KeyboardInterrupt, SystemExit):
+            _withdraw(process, folder)
+            raise
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -155,9 +177,13 @@ def _script(folder: Path, request: dict[str, Any]) -> Path:
     path, rest = folder / "script.py", folder / "injected.py"
     rest.write_text(f"{source}\n\nanswer({request!r})\n", "utf-8")
     # The main thread compiles and runs as little as can be.
+    # No collection may begin by itself there: it would run finalizers of the program on that
+    # thread, and free what is to be reported.
     read = (
+        "import gc\nenabled = gc.isenabled()\ngc.disable()\n"
         f"try:\n with open({str(rest)!r}) as file: source = file.read()\n"
-        " exec(source, {})\nexcept OSError:\n pass"
+        " exec(source, {})\nexcept OSError:\n pass\n"
+        "finally:\n if enabled: gc.enable()"
     )
     path.write_text(START.format(read=read), "utf-8")
     for each in path, rest:
@@ -227,15 +253,22 @@ def _await(process: Process, folder: Path, timeout: float) -> dict[str, str]:
     return {each: (folder / each).read_text("utf-8") for each in names if (folder / each).exists()}
 
 
-def _give_up(process: Process, folder: Path, timeout: float) -> None:
-    """Withdraw the request if the process has not begun to answer it."""
+def _withdraw(process: Process, folder: Path) -> bool:
+    """Withdraw the request; False if the process has begun to answer it."""
     try:
         os.close(os.open(folder / "started", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
-        return
+        return False
     with contextlib.suppress(AttachError):
         # Have it read an empty script instead: it would complain of one that is gone.
         _send(process, os.devnull)
     time.sleep(SETTLE_SECONDS)
+    return True
+
+
+def _give_up(process: Process, folder: Path, timeout: float) -> None:
+    """Withdraw the request and say so, unless the process has begun to answer it."""
+    if not _withdraw(process, folder):
+        return
     reason = STOPPED if process.is_stopped else NO_SAFE_POINT
     raise AttachError(reason.format(pid=process.pid, seconds=timeout))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import ast
 import json
-import time
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
-from cyclescope._attach.request import SECONDS, AttachError, ask
+from cyclescope._attach.request import SECONDS, AttachError, ask, wait
 from cyclescope._cli import progress
 from cyclescope._cli.common import fail
 from cyclescope._cli.output import out, tell
@@ -81,17 +83,22 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
+LONGEST = 30 * 24 * 3600.0
+"""Seconds, at most: a month."""
+
+
 def run(parsed: argparse.Namespace) -> int:
     """Ask the process, and print what it answers."""
     try:
-        check_number("--timeout", parsed.timeout)
+        check_number("--timeout", parsed.timeout, at_most=LONGEST)
         if parsed.report_dir is not None and not parsed.watch:
             fail(
                 parsed, "--report-dir is the folder for the pages of --watch: give both or neither"
             )
-        if parsed.watch:
-            return _watch(parsed)
-        results = _results(parsed)
+        with _ended_in_order():
+            if parsed.watch:
+                return _watch(parsed)
+            results = _results(parsed)
     except (AttachError, ValueError) as error:
         fail(parsed, str(error))
     progress.done()
@@ -102,12 +109,27 @@ def run(parsed: argparse.Namespace) -> int:
     return 0
 
 
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Have the request withdrawn if this command is ended by a signal."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    before = {each: signal.signal(each, end) for each in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
 def _results(parsed: argparse.Namespace) -> dict[str, Result]:
     if parsed.growth is not None:
-        check_number("--growth", parsed.growth)
+        check_number("--growth", parsed.growth, at_most=LONGEST)
         before = Heap.from_json(_ask(parsed, ["heap"])["heap"])
         progress.say(f"waiting for {parsed.growth:g} s")
-        time.sleep(parsed.growth)
+        wait(parsed.pid, parsed.growth)
         return {"growth": Heap.from_json(_ask(parsed, ["heap"])["heap"]).diff(before)}
     if parsed.why is not None:
         answer = _ask(parsed, ["why"], name=steps(parsed.why))

@@ -63,8 +63,8 @@ def read_reports(
     kept, overlapping = distinct(contents)
     if overlapping is not None:
         progress.done()
-        one, other = (read[number] for number in overlapping)
-        tell(f"{one} and {other} have some of the same occurrences, which count twice")
+        one, other, words = overlapping
+        tell(f"{read[one]} and {read[other]} {words}")
     return [reports[number] for number in kept]
 
 

@@ -11,6 +11,10 @@ Seen = tuple[str, str, int, "int | None", float, int, int]
 """One occurrence of a leak: its signature, the process, when it ended, how much it was."""
 
 
+SURELY = "have some of the same occurrences, which count twice"
+PERHAPS = "report the same leak of one process; occurrences that are in both count twice"
+
+
 class Content:
     """What a report counts."""
 
@@ -20,26 +24,31 @@ class Content:
             _seen(leak["signature"], one) for leak in leaks for one in leak.get("occurrences", ())
         )
         self._text = hash(text)
-        # Whether each occurrence is there, so that all can be compared with others.
-        self._is_complete = all(
-            leak["count"] == sum(one["count"] for one in leak.get("occurrences", ()))
-            for leak in leaks
-        )
+        # Whether each occurrence is there by itself, so that all can be compared with others.
+        self.is_complete = all(_has_each(leak) for leak in leaks)
 
     def is_in(self, other: Content) -> bool:
         """Whether another report counts all of this one."""
         if self._text == other._text:
             return True
-        return self._is_complete and other._is_complete and self.seen <= other.seen
+        return self.is_complete and other.is_complete and self.seen <= other.seen
+
+
+def _has_each(leak: dict[str, Any]) -> bool:
+    """Whether no occurrences of a leak have been added up, and none is left out."""
+    occurrences = leak.get("occurrences", ())
+    is_single = all(one.get("collections", 1) == 1 for one in occurrences)
+    count: int = leak["count"]
+    return is_single and count == sum(one["count"] for one in occurrences)
 
 
 def _seen(signature: str, one: dict[str, Any]) -> Seen:
-    process = one["host"], one["pid"], one["rank"]
+    process = one["host"], one["pid"], one.get("rank")
     return (signature, *process, one["time"], one["count"], one["bytes"])
 
 
-def distinct(contents: Sequence[Content]) -> tuple[list[int], tuple[int, int] | None]:
-    """Which reports are in no other, and two of these that count some of the same leaks, if any do.
+def distinct(contents: Sequence[Content]) -> tuple[list[int], tuple[int, int, str] | None]:
+    """Which reports are in no other, and two of these that count the same, if any do, in words.
 
     A file of a watch and what `run -o` has written are equal; a merged report has all of those that
     it was made of. The first of equal reports stays.
@@ -58,8 +67,20 @@ def distinct(contents: Sequence[Content]) -> tuple[list[int], tuple[int, int] | 
     for found in places.values():
         owners = [number for number in found if number in kept]
         if len(owners) > 1:
-            overlapping = owners[0], owners[1]
+            overlapping = owners[0], owners[1], SURELY
             break
-    return [
-        each for each in range(len(contents)) if each in kept or each not in shared
-    ], overlapping
+    left = [each for each in range(len(contents)) if each in kept or each not in shared]
+    return left, overlapping or _perhaps_overlapping(contents, left)
+
+
+def _perhaps_overlapping(
+    contents: Sequence[Content], numbers: Sequence[int]
+) -> tuple[int, int, str] | None:
+    """Two reports of a leak of one process, of which one no longer has each occurrence."""
+    first: dict[tuple[object, ...], int] = {}
+    for number in sorted(numbers, key=lambda each: contents[each].is_complete):
+        for leak in {one[:4] for one in contents[number].seen}:
+            other = first.setdefault(leak, number)
+            if other != number and not contents[other].is_complete:
+                return min(other, number), max(other, number), PERHAPS
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import os
 import signal as signals
 from collections.abc import Callable
@@ -46,6 +47,7 @@ class SignalWatch:
         """The text of each answer, oldest first; the other files of an answer are beside it."""
         self.errors: list[str] = []
         """What could not be written, and why."""
+        self._number = number
         self._devices = devices
         self._report_dir = report_dir
         self._last: _native.Heap | None = None
@@ -66,6 +68,12 @@ class SignalWatch:
         if _current is self:
             _current = None
             _native.disarm_signal(True)
+
+    def _replace(self, number: int) -> None:
+        """Stop for the watch of a signal, which answers that of this one too if it is another."""
+        global _current
+        _current = None
+        _native.disarm_signal(number == self._number)
 
     def __enter__(self) -> SignalWatch:
         return self
@@ -94,11 +102,17 @@ class SignalWatch:
         while getpid() == process and self._armed is not None:
             if not _native.next_signal(self._armed):
                 return
+            # A collection that begins by itself on this thread would run finalizers of the program
+            # on it, and free what is to be reported.
+            is_enabled = gc.isenabled()
+            gc.disable()
             try:
                 own.begin()
                 self._answer()
             finally:
                 own.end()
+                if is_enabled:
+                    gc.enable()
 
     def _answer(self) -> None:
         if len(self.reports) >= MAX_REPORTS:
@@ -205,7 +219,8 @@ def on_signal(
     HTML files are beside it. Nothing is collected, so no finalizer of the program runs. The program
     is paused for about as long as two full collections take.
 
-    A process has one such watch: another call replaces it. ``CYCLESCOPE_SIGNAL=USR2`` calls
+    A process has one such watch: another call replaces it, and answers the signal of the one before
+    too. ``CYCLESCOPE_SIGNAL=USR2`` calls
     this function when cyclescope is imported. Forked children ignore the signal unless they call
     this function themselves. Programs that this process starts (``subprocess``) keep the default:
     the signal ends them. A handler that the program installs later replaces this one.
@@ -232,7 +247,7 @@ def on_signal(
         return watch
     _refuse_blocked(number, watch.signal)
     if _current is not None:
-        _current.stop()
+        _current._replace(number)
     try:
         watch._start(number)
     except ValueError as error:

@@ -1,9 +1,10 @@
 //! What the page begins and ends with: what happened where, the list of leaks, and notes.
 
+use std::collections::BTreeSet;
+
 use maud::{Markup, html};
 
-use crate::model::occurrences::same_process;
-use crate::model::report::{Leak, Location, Occurrence, Process, ProcessShare, Report};
+use crate::model::report::{Leak, Location, Process, ProcessShare, Report};
 use crate::model::words::{brief, counted, human_bytes, name, one_of, short_location, utc};
 use crate::render::html::parts::{head, notes, sentence};
 use crate::render::html::{LEAKS, NAME};
@@ -230,12 +231,12 @@ fn facts(report: &Report) -> Vec<(&'static str, String)> {
 
 /// Host, rank and process; of a report of several processes, all of them.
 fn places(report: &Report) -> Vec<(&'static str, String)> {
-    let mut seen: Vec<&Occurrence> = vec![];
-    for one in report.leaks.iter().flat_map(|leak| &leak.occurrences) {
-        if !seen.iter().any(|other| same_process(one, other)) {
-            seen.push(one);
-        }
-    }
+    let occurrences = report.leaks.iter().flat_map(|leak| &leak.occurrences);
+    let seen = occurrences.map(|one| (&one.host, one.pid, one.rank));
+    // Of many processes, the occurrences of some only are there.
+    let shares = report.processes.iter();
+    let shares = shares.map(|one| (&one.host, one.pid, one.rank));
+    let seen: BTreeSet<(&String, u32, Option<u32>)> = seen.chain(shares).collect();
     if seen.len() < 2 {
         return place(&report.process);
     }
@@ -246,11 +247,10 @@ fn places(report: &Report) -> Vec<(&'static str, String)> {
         let more = if more > 0 { ", …" } else { "" };
         format!("{}{more}", values.join(", "))
     };
-    let mut hosts: Vec<String> = seen.iter().map(|one| one.host.clone()).collect();
-    hosts.sort_unstable();
-    let mut ranks: Vec<u32> = seen.iter().filter_map(|one| one.rank).collect();
+    let hosts = seen.iter().map(|(host, ..)| (*host).clone()).collect();
+    let mut ranks: Vec<u32> = seen.iter().filter_map(|(.., rank)| *rank).collect();
     ranks.sort_unstable();
-    let mut pids: Vec<u32> = seen.iter().map(|one| one.pid).collect();
+    let mut pids: Vec<u32> = seen.iter().map(|(_, pid, _)| *pid).collect();
     pids.sort_unstable();
     vec![
         ("Hosts", listed(hosts)),
@@ -315,6 +315,8 @@ pub fn footer(report: &Report) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::render::samples;
 
@@ -323,6 +325,25 @@ mod tests {
         let names = |names: &[&str]| gpus(&names.iter().map(|&n| n.to_owned()).collect::<Vec<_>>());
         assert_eq!(names(&[]), "");
         assert_eq!(names(&["A", "A", "B"]), "2 × A, B");
+    }
+
+    #[test]
+    fn ranks_whose_occurrences_are_left_out_are_named() {
+        let mut report = samples::seen_on_ranks(3);
+        let share = |rank: u32| ProcessShare {
+            host: "node17".into(),
+            pid: 4000 + rank,
+            rank: Some(rank),
+            bytes_held: BTreeMap::new(),
+        };
+        report.processes = (0..3).map(share).collect();
+        for leak in &mut report.leaks {
+            leak.occurrences.retain(|one| one.rank != Some(0));
+        }
+        let ranks = places(&report)
+            .into_iter()
+            .find(|(name, _)| *name == "Ranks");
+        assert_eq!(ranks.expect("ranks").1, "0–2");
     }
 
     #[test]
