@@ -15,29 +15,49 @@ what they raise would be lost here.
 
 def answer(request):
     """Write what was asked for into the caller's folder, unless the caller has given up."""
+    import gc
+    import os
+
+    part, result = f"{request['folder']}/result.part", f"{request['folder']}/result"
+    try:
+        said = said_of(request)
+        if said is not None:
+            with open(part, "w", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(said)
+    except OSError:
+        said = None  # the caller is gone, and so is its folder
+    finally:
+        # Before the caller has the result: the next request finds the collector as it was.
+        if globals()["enabled"]:
+            gc.enable()
+    if said is not None:
+        try:
+            os.rename(part, result)
+        except OSError:
+            said = None
+    # The functions here refer to this dictionary, which refers to them.
+    globals().clear()
+
+
+def said_of(request):
+    """What the result says; None if the caller has given up."""
     import _signal
     import os
 
     # The program's own threads get them.
     _signal.pthread_sigmask(_signal.SIG_BLOCK, _signal.valid_signals())
-    folder = request["folder"]
     try:
         # Whoever makes this file first has the say: a caller that gives up makes it too.
-        os.close(os.open(f"{folder}/started", os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        started = f"{request['folder']}/started"
+        os.close(os.open(started, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except OSError:
-        return
+        return None
     try:
-        said = respond(request)
+        return respond(request)
     except LookupError as error:
-        said = f"error\n{error}"
+        return f"error\n{error}"
     except BaseException as error:
-        said = f"error\n{type(error).__name__}: {error}"
-    try:
-        write(folder, "result", said)
-    except OSError:
-        said = ""  # the caller is gone, and so is its folder
-    # The functions here refer to this dictionary, which refers to them.
-    globals().clear()
+        return f"error\n{type(error).__name__}: {error}"
 
 
 def respond(request):

@@ -182,8 +182,8 @@ def _script(folder: Path, request: dict[str, Any]) -> Path:
     read = (
         "import gc\nenabled = gc.isenabled()\ngc.disable()\n"
         f"try:\n with open({str(rest)!r}) as file: source = file.read()\n"
-        " exec(source, {})\nexcept OSError:\n pass\n"
-        "finally:\n if enabled: gc.enable()"
+        " exec(source, {'enabled': enabled})\n"
+        "except OSError:\n if enabled: gc.enable()"
     )
     path.write_text(START.format(read=read), "utf-8")
     for each in path, rest:
