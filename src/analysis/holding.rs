@@ -78,16 +78,19 @@ impl Live<'_> {
         let mut rest = ShortestPaths::new(self.graph().node_count());
         let has_memory = |node: u32| self.memory_of(node).is_some_and(|it| memory.contains(&it));
         let nodes: Vec<u32> = memory.iter().map(|&it| self.buffers[it].node).collect();
-        // What wraps an object may have the memory by that alone.
+        // What wraps an object, by an attribute that is removed, may have the memory by that alone.
         let to_objects = removed.iter().filter(|(_, to)| gone.contains(to));
-        let of_dict = |from: u32| self.graph().sources(from).into_iter().chain([from]);
-        let wrapping: FxHashSet<u32> = to_objects.flat_map(|(from, _)| of_dict(*from)).collect();
+        let from: FxHashSet<u32> = to_objects.map(|(from, _)| *from).collect();
+        let is_wrapping = |node: u32| {
+            let parts = self.graph().targets(node);
+            has_memory(node) && parts.iter().chain([&node]).any(|it| from.contains(it))
+        };
+        let holders = self.objects.holders.iter().map(|(node, _)| *node);
+        let wrapping: FxHashSet<u32> = holders.filter(|node| is_wrapping(*node)).collect();
         let is_left = |from: u32, to: u32| {
             !gone.contains(&to)
                 && !removed.contains(&(from, to))
-                && !(wrapping.contains(&from)
-                    && has_memory(from)
-                    && (nodes.contains(&to) || has_memory(to)))
+                && !(wrapping.contains(&from) && (nodes.contains(&to) || has_memory(to)))
         };
         // What the program has a name for goes before what C has as well.
         let found = [self.named_roots().collect(), self.roots()]

@@ -281,6 +281,11 @@ pub(super) fn reference_names(
 ) -> Vec<ReferenceName> {
     let hidden = |target: &u32| live.hidden.get(&(from, *target)).cloned();
     let unnamed = |target: &u32| hidden(target).unwrap_or(ReferenceName::Unnamed);
+    // A function of the program's own is an object of Python's, which its result shows to the collector.
+    let is_grad_fn = |target: &u32| {
+        let verdict = live.object(from).map(|it| frameworks.verdict_of(&it));
+        verdict.is_some_and(Frameworks::is_tensor) && live.functions.contains(target)
+    };
     let addresses: Option<Vec<usize>> = targets
         .iter()
         .map(|&target| live.objects.address(target))
@@ -310,7 +315,10 @@ pub(super) fn reference_names(
     }
     for (name, target) in names.iter_mut().zip(targets) {
         if *name == ReferenceName::Unnamed {
-            *name = unnamed(target);
+            *name = match is_grad_fn(target) {
+                true => ReferenceName::Attribute("grad_fn".to_owned()),
+                false => unnamed(target),
+            };
         }
     }
     names

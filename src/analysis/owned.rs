@@ -419,13 +419,7 @@ impl<'py> Live<'py> {
         edges: &mut Edges,
     ) {
         match self.objects.graph.targets(from).contains(&to) {
-            true => {
-                *edges.in_c.entry(to).or_default() += 1;
-                // A function that the program has written is an object of Python's, and its attribute would be nameless.
-                if name == ReferenceName::Attribute("grad_fn".to_owned()) {
-                    edges.names.entry((from, to)).or_insert(name);
-                }
-            }
+            true => *edges.in_c.entry(to).or_default() += 1,
             false => self.add_in_c(from, to, name, edges),
         }
     }

@@ -193,3 +193,24 @@ print(*cyclescope.why_alive(*objects).to_text().split())
     for text in python("-c", script).stdout.splitlines()[:2]:
         assert "atexit" in text
         assert "from an expression that is being evaluated" not in text
+
+
+def test_a_loop_through_a_function_of_the_program_is_one_that_collections_free() -> None:
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            return gradient * 2
+
+    result: Any = Scaled.apply(torch.rand(1000, requires_grad=True))  # type: ignore[no-untyped-call]
+    result.grad_fn.result = result
+    weak = weakref.ref(result)
+    retention = cyclescope.why_alive(weak())
+    assert not retention.loops
+    assert (retention.is_enough, retention.by_collection) == (True, True)
+    del result
+    gc.collect()
+    assert weak() is None

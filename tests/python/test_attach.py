@@ -19,11 +19,12 @@ from pathlib import Path
 
 import pytest
 
-from cyclescope._attach import process
+from cyclescope._attach import process, request
 from cyclescope._attach.request import AttachError
 from cyclescope._cli.attach import steps
 from cyclescope._native import CycleReport, Heap, Retention
 from support.attached import LEAKY, asked, attach, lets_in, program, refusal
+from support.processes import python
 from support.started import SECONDS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="attach works on Linux only")
@@ -113,9 +114,11 @@ def test_parts_of_modules_are_found_without_their_code(
             self._parameters, self._buffers = dict(parameters), dict(buffers)
             self._modules = dict(modules)
         def __getattr__(self, name): os._exit(9)
+    class List(Module):
+        __module__ = "torch.nn.modules.container"
         def __getitem__(self, name): os._exit(9)
     layers = [Module(), Module({"weight": numpy.zeros(3)})]
-    layers = Module(modules={str(at): it for at, it in enumerate(layers)})
+    layers = List(modules={str(at): it for at, it in enumerate(layers)})
     model = Module((), {"scale": numpy.zeros(2)}, {"layers": layers})
     print("ready", flush=True)
     wait()
@@ -145,6 +148,14 @@ def test_no_automatic_collection_begins_on_our_thread(tmp_path: Path) -> None:
         (leak,) = CycleReport.from_json(asked(running.pid, "cycles")["cycles"]).leaks
         assert leak.count == 100
         assert running.errors == ""
+
+
+@pytest.mark.parametrize("fails", ["raise RuntimeError", "raise OSError", "("])
+def test_automatic_collections_are_on_again_whatever_fails(tmp_path: Path, fails: str) -> None:
+    script = request._script(tmp_path, {})
+    (tmp_path / "injected.py").write_text(fails, "utf-8")
+    wait = "import gc, time\ntime.sleep(0.5)\nassert gc.isenabled()\n"
+    assert python("-c", script.read_text("utf-8") + wait, cwd=tmp_path).returncode == 0
 
 
 @lets_in

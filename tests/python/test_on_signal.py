@@ -18,6 +18,7 @@ import cyclescope
 from cyclescope._native import CycleReport, Heap
 from support.marks import needs_torch
 from support.nodes import SOURCE
+from support.processes import python
 from support.started import SECONDS, Started
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="signals are handled on Linux only")
@@ -512,3 +513,23 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         assert "NotADirectoryError" in running.line()
         assert running.end() == 0
         assert "cannot write the memory report" in running.errors
+
+
+def test_a_child_that_is_forked_during_an_answer_collects_by_itself() -> None:
+    script = """
+    import gc, importlib, os
+    module = importlib.import_module("cyclescope._live.on_signal")
+    module._pause_collections()
+    assert not gc.isenabled()
+    child = os.fork()
+    if not child:
+        os._exit(0 if gc.isenabled() else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    module._resume_collections()
+    assert gc.isenabled()
+    gc.disable()
+    module._pause_collections()
+    module._resume_collections()
+    assert not gc.isenabled()
+    """
+    python("-c", textwrap.dedent(script), check=True)

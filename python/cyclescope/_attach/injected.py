@@ -28,7 +28,7 @@ def answer(request):
         said = None  # the caller is gone, and so is its folder
     finally:
         # Before the caller has the result: the next request finds the collector as it was.
-        if globals()["enabled"]:
+        if globals().pop("enabled"):
             gc.enable()
     if said is not None:
         try:
@@ -208,19 +208,18 @@ def attribute(value, name):
                 return own[name]
         if type(held.get(name)) is member:
             return held[name].__get__(value)
-    # What `nn.Module.__getattr__` and `nn.ModuleList` would give.
-    for part in parts(value):
-        if name in part:
-            return part[name]
     for each in bases(value) if type in classes else classes:
         held = type.__dict__["__dict__"].__get__(each)
         if name in held:
-            # A property or a getter computes the value.
-            if type not in classes and any(
-                "__set__" in of(each) for each in bases(type(held[name]))
-            ):
-                break
+            kinds = bases(type(held[name]))
+            # A property or a getter would compute the value.
+            if type not in classes and any("__set__" in of(kind) for kind in kinds):
+                raise LookupError(name)
             return held[name]
+    # What `nn.Module.__getattr__` would give.
+    for part in parts(value):
+        if name in part:
+            return part[name]
     raise LookupError(name)
 
 
@@ -251,7 +250,10 @@ def item(value, key):
     for kind in bases(type(value)):
         if kind in (list, tuple, dict):
             return kind.__getitem__(value, key)
-    for modules in parts(value)[2:]:
-        if str(key) in modules:
-            return modules[str(key)]
+    # What `nn.Sequential`, `nn.ModuleList` and `nn.ModuleDict` would give.
+    getters = [each for each in bases(type(value)) if "__getitem__" in of(each)]
+    if getters and of(getters[0])["__module__"] == "torch.nn.modules.container":
+        for modules in parts(value)[2:]:
+            if str(key) in modules:
+                return modules[str(key)]
     raise TypeError(key)

@@ -180,10 +180,10 @@ def _script(folder: Path, request: dict[str, Any]) -> Path:
     # No collection may begin by itself there: it would run finalizers of the program on that
     # thread, and free what is to be reported.
     read = (
-        "import gc\nenabled = gc.isenabled()\ngc.disable()\n"
+        "import gc\nours = {'enabled': gc.isenabled()}\ngc.disable()\n"
         f"try:\n with open({str(rest)!r}) as file: source = file.read()\n"
-        " exec(source, {'enabled': enabled})\n"
-        "except OSError:\n if enabled: gc.enable()"
+        " exec(source, ours)\nexcept OSError:\n pass\n"
+        "finally:\n if ours.pop('enabled', False): gc.enable()"
     )
     path.write_text(START.format(read=read), "utf-8")
     for each in path, rest:

@@ -6,6 +6,7 @@ import argparse
 import ast
 import json
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,8 +84,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-LONGEST = 30 * 24 * 3600.0
-"""Seconds, at most: a month."""
+LONGEST = 999_999.0
+"""Seconds, at most: eleven days."""
 
 
 def run(parsed: argparse.Namespace) -> int:
@@ -116,7 +117,11 @@ def _ended_in_order() -> Iterator[None]:
     def end(number: int, _: object) -> None:
         raise SystemExit(128 + number)
 
-    before = {each: signal.signal(each, end) for each in (signal.SIGTERM, signal.SIGHUP)}
+    numbers = [getattr(signal, name, None) for name in ("SIGTERM", "SIGHUP")]
+    is_main = threading.current_thread() is threading.main_thread()
+    # `nohup` has it ignore one.
+    ending = [it for it in numbers if it and is_main and signal.getsignal(it) == signal.SIG_DFL]
+    before = {each: signal.signal(each, end) for each in ending}
     try:
         yield
     finally:

@@ -104,15 +104,13 @@ class SignalWatch:
                 return
             # A collection that begins by itself on this thread would run finalizers of the program
             # on it, and free what is to be reported.
-            is_enabled = gc.isenabled()
-            gc.disable()
+            _pause_collections()
             try:
                 own.begin()
                 self._answer()
             finally:
                 own.end()
-                if is_enabled:
-                    gc.enable()
+                _resume_collections()
 
     def _answer(self) -> None:
         if len(self.reports) >= MAX_REPORTS:
@@ -267,6 +265,24 @@ def follow_environment() -> None:
         _log.error("cyclescope: %s has no effect: %s", VARIABLE, error)
 
 
+_paused = False
+"""Whether automatic collections are off because of an answer."""
+
+
+def _pause_collections() -> None:
+    global _paused
+    if gc.isenabled():
+        _paused = True
+        gc.disable()
+
+
+def _resume_collections() -> None:
+    global _paused
+    if _paused:
+        _paused = False
+        gc.enable()
+
+
 _NAMED = {int(each) for each in signals.Signals}
 
 _current: SignalWatch | None = None
@@ -319,6 +335,7 @@ def _at_exit() -> None:
 def _after_fork_in_child() -> None:
     global _current
     _current = None
+    _resume_collections()
 
 
 if not OFF:
