@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import stat
+import sys
 import threading
 from collections.abc import Callable
 from http import HTTPStatus
@@ -166,6 +167,11 @@ class Server(ThreadingHTTPServer):
         """What is in the folder now."""
         with self._listing:
             return listed(self.folder, self.titles)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A browser that goes away in the middle of an answer is no error."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
     @property
     def address(self) -> str:

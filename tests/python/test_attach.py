@@ -361,13 +361,16 @@ def test_watch_stays_and_warns(tmp_path: Path) -> None:
     with program(tmp_path, source) as running:
         running.go_on()
         assert running.line() == "ready"
-        leaks = tmp_path / "leaks"
-        said = attach(running.pid, "--watch", "--devices", "any", "--report-dir", str(leaks))
+        leaks = str(tmp_path / "leaks")
+        said = attach(running.pid, "--watch", "--devices", "any", "--report-dir", leaks)
         assert (said.returncode, said.stdout) == (0, ""), said
+        # Again, as for a script.
+        said = attach(running.pid, "--watch", "--devices", "any", "--json", "--report-dir", leaks)
+        assert json.loads(said.stdout) == {"schema": 1, "pid": running.pid, "watched": True}
         running.go_on()
         assert running.process.wait() == 0
         assert "Node.me → Node" in running.errors
-        assert list(leaks.glob("*.html"))
+        assert list(Path(leaks).glob("*.html"))
 
 
 # What stands in the way

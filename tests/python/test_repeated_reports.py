@@ -112,3 +112,24 @@ def test_an_occurrence_without_a_rank(folder: Path) -> None:
             each.pop("rank", None)
     (folder / "reports/one.json").write_text(json.dumps(one), "utf-8")
     assert held("reports") == 2
+
+
+def test_files_that_cannot_be_read_are_named_and_the_rest_is_merged(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cut = (folder / "reports/one.json").read_text("utf-8")[:-200]
+    (folder / "reports/cut.json").write_text(cut, "utf-8")
+    (folder / "reports/binary.json").write_bytes(b"\x89PNG\xff")
+    for command in ("report", "merge"):
+        assert main([command, "reports", "gone.json", "-o", f"{command}.json"]) == 2
+        told = capsys.readouterr().err.splitlines()
+        assert len(told) == 3, told
+        assert told[0].startswith("left out: reports/binary.json: this is not text")
+        assert told[1].startswith("left out: reports/cut.json: ")
+        assert told[2] == "left out: cannot read gone.json: No such file or directory"
+        merged = CycleReport.from_json(Path(f"{command}.json").read_text("utf-8"))
+        assert merged.bytes_held // MIB == 2
+    # A comparison with half of the earlier reports would call their leaks new.
+    with pytest.raises(SystemExit, match="2"):
+        main(["report", "reports/one.json", "--against", "reports"])
+    assert "binary.json" in capsys.readouterr().err

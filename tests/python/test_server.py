@@ -6,9 +6,11 @@ import http.client
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
+import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -177,3 +179,21 @@ def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
     done = python("-m", "cyclescope", "serve", str(tmp_path / "none"))
     assert done.returncode == 2
     assert "is not a folder" in done.stderr
+
+
+def test_a_browser_that_goes_away_is_no_error(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (server.folder / "large.html").write_bytes(b" " * (32 << 20))
+    request = f"GET {below(server, 'page/large.html')} HTTP/1.1\r\nHost: "
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", server.server_port)) as browser:
+            # Reset the connection when it is closed.
+            browser.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            browser.sendall(f"{request}127.0.0.1:{server.server_port}\r\n\r\n".encode())
+            browser.recv(1024)
+    deadline = time.monotonic() + 60
+    while threading.active_count() > 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert names(server) == ["large.html"]
+    assert capsys.readouterr().err == ""

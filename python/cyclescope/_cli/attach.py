@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from cyclescope._attach.request import SECONDS, AttachError, ask, wait
 from cyclescope._cli import progress
-from cyclescope._cli.common import fail
+from cyclescope._cli.common import fail, print_json
 from cyclescope._cli.output import out, tell
 from cyclescope._devices import device_names
 from cyclescope._native import CycleReport, Heap, HeapDiff, Retention
@@ -173,6 +173,8 @@ def _watch(parsed: argparse.Namespace) -> int:
         report_dir=None if folder is None else str(Path(folder).absolute()),
         redact=parsed.redact or settings().redact,
     )
+    if parsed.json:
+        print_json({"pid": parsed.pid, "watched": True})
     tell(
         f"process {parsed.pid} is watched until it ends; it logs its leaks on the logger "
         "`cyclescope`, or to standard error if it has configured no logging"

@@ -35,24 +35,35 @@ def fail(parsed: argparse.Namespace, message: str) -> NoReturn:
 
 
 def read_reports(
-    parsed: argparse.Namespace, names: Iterable[str], output: str | None = None
+    parsed: argparse.Namespace,
+    names: Iterable[str],
+    output: str | None = None,
+    unreadable: list[Path] | None = None,
 ) -> list[CycleReport]:
     """Read reports from files. A name may be a folder or a glob such as ``'reports/*.json'``.
 
     Reports whose leaks others have too are left out, and so is, of a folder or a glob, the file
-    that the command is to write.
+    that the command is to write. Where there are several files, those that cannot be read are
+    named and added to ``unreadable``; without it, the command fails at the first.
     """
     files = [file for name in names for file in _files(parsed, name, output)]
     reports, contents, read = [], [], []
     for number, file in enumerate(files, 1):
         progress.say(f"reading {number} of {len(files)}: {file}")
         try:
-            report, text = _read(parsed, file)
+            report, text = _read(file)
         except _LiveMemory as why:
             if len(files) == 1:
                 fail(parsed, f"{why}; open its .html or .txt")
             progress.done()
             tell(f"left out: {why}")
+            continue
+        except _Unreadable as why:
+            if len(files) == 1 or unreadable is None:
+                fail(parsed, str(why))
+            progress.done()
+            tell(f"left out: {why}")
+            unreadable.append(file)
             continue
         reports.append(report)
         read.append(file)
@@ -71,6 +82,13 @@ def read_reports(
 class _LiveMemory(Exception):
     """The file is another report of cyclescope's. The message says so."""
 
+
+class _Unreadable(Exception):
+    """The file cannot be read, or is no report. The message says why."""
+
+
+INCOMPLETE = 2
+"""The exit status of a command whose result is without the files that cannot be read."""
 
 STANDARD = "-"
 """The name of standard input, or output, in place of a file's."""
@@ -109,11 +127,11 @@ MAX_BYTES = 64 << 20
 """The maximum size of a report (`MAX_BYTES` in the Rust reader); no more of a file is read."""
 
 
-def _read(parsed: argparse.Namespace, file: Path) -> tuple[CycleReport, str]:
+def _read(file: Path) -> tuple[CycleReport, str]:
     try:
         if file == Path(STANDARD):
             if sys.stdin is None:
-                fail(parsed, "cannot read standard input: it is closed")
+                raise _Unreadable("cannot read standard input: it is closed")
             content = sys.stdin.buffer.read(MAX_BYTES + 1)
         else:
             with file.open("rb") as stream:
@@ -123,17 +141,19 @@ def _read(parsed: argparse.Namespace, file: Path) -> tuple[CycleReport, str]:
         text = content.decode("utf-16" if is_utf_16 else "utf-8-sig")
         return CycleReport.from_json(text), text
     except OSError as error:
-        fail(parsed, f"cannot read {file}: {error.strerror}")
+        raise _Unreadable(f"cannot read {file}: {error.strerror}") from None
     except ValueError as error:
         hint = ", not the page" if file.suffix == ".html" else ""
         name = "standard input" if file == Path(STANDARD) else file
         if isinstance(error, UnicodeDecodeError):
-            fail(parsed, f"{name}: this is not text: pass the .json file of a cyclescope report")
+            raise _Unreadable(
+                f"{name}: this is not text: pass the .json file of a cyclescope report"
+            ) from None
         if _is_of_live_memory(text):
             raise _LiveMemory(
                 f"{name}: this is a report of live memory, not of reference cycles"
             ) from None
-        fail(parsed, f"{name}: {error}{hint}")
+        raise _Unreadable(f"{name}: {error}{hint}") from None
 
 
 def _is_of_live_memory(text: str) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from cyclescope import _native
 from cyclescope._cli import progress
 from cyclescope._cli.common import (
     FORMATS,
+    INCOMPLETE,
     STANDARD,
     add_format,
     check_output,
@@ -41,13 +43,14 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Merge the reports."""
     check_output(parsed, parsed.output)
-    reports = read_reports(parsed, parsed.files, parsed.output)
+    unreadable: list[Path] = []
+    reports = read_reports(parsed, parsed.files, parsed.output, unreadable)
     report = merged(parsed, reports, _native.merge_processes)
     if parsed.output is None and parsed.format is None:
         progress.done()
         out(report.table_of_processes())
-        return 0
+        return INCOMPLETE if unreadable else 0
     progress.say("rendering")
     output = parsed.output or STANDARD
     write(parsed, output, rendered(parsed, output, report))
-    return 0
+    return INCOMPLETE if unreadable else 0

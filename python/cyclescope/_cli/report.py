@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from cyclescope._cli import progress
 from cyclescope._cli.common import (
     FORMATS,
+    INCOMPLETE,
     STANDARD,
     add_format,
     check_output,
@@ -45,7 +47,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Print the report, or convert it."""
     check_output(parsed, parsed.output)
-    report = merged(parsed, read_reports(parsed, parsed.files, parsed.output))
+    unreadable: list[Path] = []
+    report = merged(parsed, read_reports(parsed, parsed.files, parsed.output, unreadable))
     if parsed.against is not None:
         report = report.against(merged(parsed, read_reports(parsed, [parsed.against])))
     progress.say("rendering")
@@ -56,4 +59,4 @@ def run(parsed: argparse.Namespace) -> int:
     else:
         output = parsed.output or STANDARD
         write(parsed, output, rendered(parsed, output, report))
-    return 0
+    return INCOMPLETE if unreadable else 0

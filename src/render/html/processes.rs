@@ -1,14 +1,12 @@
 //! Which process of a job held how much, as a table.
 
-use std::cmp::Reverse;
-
 use maud::{Markup, html};
 
 use crate::model::report::{Leak, ProcessShare, Report};
-use crate::model::words::{brief, counted, name};
+use crate::model::words::{brief, grouped, name};
 use crate::render::html::contents::Listed;
 use crate::render::html::header::short_places;
-use crate::render::text::{mib, mib_of, process_name};
+use crate::render::text::{mib, mib_of, process_name, with_most};
 
 /// How many processes have a column.
 const COLUMNS: usize = 512;
@@ -18,7 +16,7 @@ const PRINTED: usize = 6;
 /// The table, each leak with a link to its section; empty for a report that does not tell processes apart.
 pub fn section(report: &Report, leaks: &[Listed<'_>]) -> Markup {
     let all = &report.processes;
-    let (columns, more) = all.split_at(all.len().min(COLUMNS));
+    let columns = with_most(all, COLUMNS);
     let held = |share: &ProcessShare, leak: &Leak| {
         let bytes = share.bytes_held.get(&leak.signature);
         bytes.copied().unwrap_or(0)
@@ -27,8 +25,11 @@ pub fn section(report: &Report, leaks: &[Listed<'_>]) -> Markup {
         .iter()
         .flat_map(|share| leaks.iter().map(move |it| held(share, it.leak)));
     let most = each.max().unwrap_or(0);
-    let printed = printed(columns);
-    let on_paper = |index: usize| match printed.contains(&index) {
+    let printed = match columns.len() {
+        ..=PRINTED => Vec::new(),
+        _ => with_most(all, PRINTED),
+    };
+    let on_paper = |share: &ProcessShare| match printed.iter().any(|it| std::ptr::eq(*it, share)) {
         true => " printed",
         false => "",
     };
@@ -42,8 +43,8 @@ pub fn section(report: &Report, leaks: &[Listed<'_>]) -> Markup {
                             tr {
                                 th scope="col" { "Leak" }
                                 th.number.all scope="col" { "All" }
-                                @for (index, share) in columns.iter().enumerate() {
-                                    th class={ "number" (on_paper(index)) } scope="col" { (process_name(share)) }
+                                @for share in &columns {
+                                    th class={ "number" (on_paper(share)) } scope="col" { (process_name(share)) }
                                 }
                             }
                         }
@@ -57,8 +58,8 @@ pub fn section(report: &Report, leaks: &[Listed<'_>]) -> Markup {
                                         }
                                     }
                                     td.number.all { (mib(it.leak.bytes_held)) }
-                                    @for (index, share) in columns.iter().enumerate() {
-                                        td class={ "number heat" (heat(held(share, it.leak), most)) (on_paper(index)) } {
+                                    @for share in &columns {
+                                        td class={ "number heat" (heat(held(share, it.leak), most)) (on_paper(share)) } {
                                             (mib_of(share, it.leak))
                                         }
                                     }
@@ -69,33 +70,18 @@ pub fn section(report: &Report, leaks: &[Listed<'_>]) -> Markup {
                 }
                 @if !printed.is_empty() {
                     p.on-paper {
-                        "Printed: the " (PRINTED) " ranks that hold most memory, and what all hold. The page has all ranks."
+                        "Printed: the " (PRINTED) " ranks that hold most memory, and what all hold."
                     }
                 }
-                @if !more.is_empty() {
+                @if columns.len() < all.len() {
                     p.more {
-                        (counted(more.len() as u64, "further process is", "further processes are"))
-                        " not shown."
+                        "Of " (grouped(all.len() as u64)) " processes, the " (COLUMNS)
+                        " that hold most memory are shown."
                     }
                 }
             }
         }
     }
-}
-
-/// Where the columns are that are printed, if not all are.
-fn printed(columns: &[ProcessShare]) -> Vec<usize> {
-    if columns.len() <= PRINTED {
-        return Vec::new();
-    }
-    let sum = |share: &ProcessShare| {
-        let held = share.bytes_held.values();
-        held.fold(0u64, |sum, &bytes| sum.saturating_add(bytes))
-    };
-    let mut places: Vec<usize> = (0..columns.len()).collect();
-    places.sort_by_key(|&index| Reverse(sum(&columns[index])));
-    places.truncate(PRINTED);
-    places
 }
 
 /// How strongly a cell is tinted, from 0 to 4.

@@ -4,7 +4,7 @@ use super::processes::table_of_processes;
 use crate::diagnose::known::normal;
 use crate::diagnose::patterns::PATTERNS;
 use crate::model::report::{Collection, Leak, Process, Report};
-use crate::model::words::{counted, human_bytes, name, utc};
+use crate::model::words::{counted, grouped, human_bytes, name, utc};
 use crate::render::diagram;
 use crate::render::lines::{Ink, Lines, WIDTH};
 use crate::render::sentences::{
@@ -179,8 +179,12 @@ fn headline(report: &Report) -> String {
 
 /// When, where and on which occasion the garbage was found, as a sentence.
 fn circumstances(report: &Report) -> String {
+    let of_several = match report.processes.len() {
+        ..=1 => String::new(),
+        several => format!(", the first of {} processes", grouped(several as u64)),
+    };
     format!(
-        "Found at {} by {}, in {}.",
+        "Found at {} by {}, in {}{of_several}.",
         utc(report.time),
         occasion(&report.collection),
         process(&report.process)

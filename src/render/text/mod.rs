@@ -20,7 +20,7 @@ pub use growth::{grown, growth, paragraph};
 pub use heap::{heap, table};
 pub use post_mortem::post_mortem;
 pub use processes::table_of_processes;
-pub(super) use processes::{mib, mib_of, process_name};
+pub(super) use processes::{mib, mib_of, process_name, with_most};
 pub use retention::retention;
 
 pub use super::growth_sentences::growth_headline;

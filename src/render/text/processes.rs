@@ -1,5 +1,7 @@
 //! Which process of a job held how much.
 
+use std::cmp::Reverse;
+
 use crate::model::report::{Leak, ProcessShare, Report};
 use crate::model::words::{columns, grouped, padded, printable};
 
@@ -12,20 +14,37 @@ pub fn process_name(share: &ProcessShare) -> String {
     }
 }
 
+/// How many processes have a column in text.
+const COLUMNS: usize = 16;
+
+/// The `count` processes that hold most memory, in the order of the report.
+pub fn with_most(processes: &[ProcessShare], count: usize) -> Vec<&ProcessShare> {
+    let sum = |share: &ProcessShare| {
+        let held = share.bytes_held.values();
+        held.fold(0u64, |sum, &bytes| sum.saturating_add(bytes))
+    };
+    let mut places: Vec<usize> = (0..processes.len()).collect();
+    places.sort_by_cached_key(|&index| Reverse(sum(&processes[index])));
+    places.truncate(count);
+    places.sort_unstable();
+    places.into_iter().map(|index| &processes[index]).collect()
+}
+
 /// The MiB that each leak held in each process, for a terminal or a log: a line each leak, and
-/// below what each is.
+/// below what each is. Of many processes those that hold most have a column.
 pub fn table_of_processes(report: &Report) -> String {
     if report.leaks.is_empty() {
         return format!("no leaks in {} processes", report.processes.len());
     }
-    let processes = report.processes.iter().map(process_name);
+    let shown = with_most(&report.processes, COLUMNS);
+    let processes = shown.iter().map(|share| process_name(share));
     let heads = std::iter::once("leak, MiB held".to_owned())
         .chain(processes)
         .chain(["total".to_owned()])
         .collect();
     let mut lines: Vec<Vec<String>> = vec![heads];
     for leak in &report.leaks {
-        let held = report.processes.iter().map(|share| mib_of(share, leak));
+        let held = shown.iter().map(|share| mib_of(share, leak));
         let line = std::iter::once(printable(&leak.signature).into_owned())
             .chain(held)
             .chain([mib(leak.bytes_held)]);
@@ -43,6 +62,10 @@ pub fn table_of_processes(report: &Report) -> String {
             out += text;
         }
         out.push('\n');
+    }
+    if shown.len() < report.processes.len() {
+        let all = grouped(report.processes.len() as u64);
+        out += &format!("\nOf {all} processes, those that hold most memory are shown.\n");
     }
     for leak in &report.leaks {
         let place = leak.line_to_change();
@@ -126,6 +149,27 @@ mod tests {
         assert!(trace(&merged).ends_with(&format!("\n{table}\n")));
         assert!(markdown(&merged).ends_with(&format!("\n```\n{table}\n```\n")));
         assert_eq!(from_json(&to_json(&merged)), Ok(merged));
+    }
+
+    #[test]
+    fn of_many_processes_those_that_hold_most_have_a_column() {
+        let mut reports: Vec<Report> = (0..1_000)
+            .map(|rank| of_rank(Some(rank), rank, 1))
+            .collect();
+        reports[713].leaks[0].bytes_held = 40 << 20;
+        let all: Vec<&Report> = reports.iter().collect();
+        let merged = merge_processes(&all).expect("reports");
+        let table = table_of_processes(&merged);
+        let head = table.lines().next().unwrap_or_default();
+        assert_eq!(head.matches("rank").count(), COLUMNS, "{head}");
+        assert!(head.contains("rank 0") && head.ends_with("rank 713    total"));
+        assert!(table.contains("\nOf 1,000 processes, those that hold most memory are shown.\n"));
+        assert!(table.lines().all(|line| line.len() < 250), "{table}");
+        assert!(trace(&merged).contains(", the first of 1,000 processes.\n"));
+        let page = html(&merged);
+        assert!(page.contains("rank 713</th>"));
+        assert!(page.contains("Of 1,000 processes, the 512 that hold most memory are shown."));
+        assert!(!page.contains("The page has all ranks"));
     }
 
     #[test]
