@@ -170,6 +170,21 @@ def test_the_list_stands_beside_the_leak_where_there_is_room(
     expect(listed(opened)).to_have_count(5)
 
 
+def test_the_fix_of_the_first_leak_is_on_the_first_screen_of_a_phone(
+    many: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(many.to_html(), viewport={"width": 390, "height": 844})
+    fix = opened.page.locator(".fix:visible").first.bounding_box()
+    assert fix is not None
+    assert fix["y"] + fix["height"] <= 844
+    expect(listed(opened)).to_have_count(2)
+    search = opened.page.get_by_placeholder("Find a leak")
+    expect(search).to_be_hidden()
+    opened.page.get_by_role("button", name=f"{len(many.leaks) - 2} more").click()
+    expect(listed(opened)).to_have_count(len(many.leaks))
+    expect(search).to_be_visible()
+
+
 def test_a_page_is_light_or_dark_on_request(
     report: cyclescope.CycleReport, open_page: Open
 ) -> None:

@@ -3,6 +3,9 @@
 
 /** Maximum number of leaks to list where the list stands above the leak. */
 const FEW = 5;
+/** The same on a phone, where the first leak is to be on the first screen. */
+const FEWEST = 2;
+const NARROW = matchMedia("(max-width: 760px)");
 /** From this width on, the list stands beside the leak. */
 const BESIDE = matchMedia("(min-width: 1200px)");
 
@@ -35,7 +38,7 @@ class Contents {
       this.all = !this.all;
       this.update();
     });
-    BESIDE.addEventListener("change", () => this.update());
+    for (const width of [BESIDE, NARROW]) width.addEventListener("change", () => this.update());
     this.update();
   }
 
@@ -49,13 +52,15 @@ class Contents {
   /** Shows the leaks that fit; above the leak only the first few and the current one. */
   update() {
     const fitting = this.items.filter((item) => this.fits(item));
-    const few = BESIDE.matches || this.all ? fitting : fitting.filter((item, index) => index < FEW || isCurrent(item));
+    const most = NARROW.matches ? FEWEST : FEW;
+    const few = BESIDE.matches || this.all ? fitting : fitting.filter((item, index) => index < most || isCurrent(item));
     const shown = new Set(few);
     for (const item of this.items) item.hidden = !shown.has(item);
     this.none.hidden = fitting.length > 0;
     const more = fitting.length - shown.size;
-    this.rest.hidden = BESIDE.matches || (!more && !this.all) || fitting.length <= FEW;
+    this.rest.hidden = BESIDE.matches || (!more && !this.all) || fitting.length <= most;
     this.rest.textContent = this.all ? "Fewer" : `${more} more`;
+    this.nav.classList.toggle("whole", this.all);
     const all = fitting.length === this.items.length;
     this.nav.querySelector("output").textContent = all ? "" : ` · ${fitting.length} listed`;
   }

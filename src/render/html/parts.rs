@@ -100,7 +100,11 @@ pub fn sentence(text: &str) -> String {
 /// Lines of the program's own code, with the expression marked.
 pub fn own_code(source: &SourceLines) -> Markup {
     let place = format!("Your code, {}:{}", source.file, source.marked);
-    let lines = numbered(source).map(|(number, line)| format!("{number:>6} │ {line}"));
+    let lines: Vec<_> = numbered(source).collect();
+    let width = lines.iter().map(|(number, _)| number.len()).max();
+    let width = width.unwrap_or_default();
+    let lines = lines.into_iter();
+    let lines = lines.map(|(number, line)| format!("{number:>width$} │ {line}"));
     html! {
         div.code {
             div.source {
