@@ -19,7 +19,7 @@ use crate::capture::{
     suspended_frames,
 };
 use crate::cpython::{StoppedWorld, TypeTable, dict_items, find_item, imported};
-use crate::device::{DeviceBuffer, Frameworks};
+use crate::device::{DeviceBuffer, Frameworks, PartsReadAhead};
 use crate::graph::ShortestPaths;
 
 /// A node of the graph that is no object of the heap.
@@ -141,8 +141,9 @@ pub struct Live<'py> {
     /// Objects of which a reference from C++ was accounted for: the collector takes them for objects in use.
     pub(super) counted: FxHashSet<u32>,
     pub notes: Vec<String>,
+    ahead: Option<PartsReadAhead>,
     _pause: CollectionPause,
-    _turn: Turn,
+    turn: Option<Turn>,
 }
 
 /// Automatic collection is off while this lives: a collection runs finalizers, which are the program's
@@ -181,7 +182,12 @@ struct Read<'py> {
 impl<'py> Read<'py> {
     /// # Errors
     /// Whatever the handler of an interrupt raises; if there are too many objects.
-    fn new(inspector: &Inspector, py: Python<'py>, frameworks: &Frameworks) -> PyResult<Self> {
+    fn new(
+        inspector: &Inspector,
+        py: Python<'py>,
+        frameworks: &Frameworks,
+        ahead: Option<&PartsReadAhead>,
+    ) -> PyResult<Self> {
         // SAFETY: attached; the types that are classified are alive.
         let classify = |ty| unsafe { frameworks.classify_all(ty) };
         let mut table = TypeTable::new();
@@ -189,7 +195,10 @@ impl<'py> Read<'py> {
         let own = OwnObjects::of(py, builtins);
         let ask = Ask {
             classify,
-            is_own: |object, kind| own.contains(object, kind),
+            is_own: |object, kind| {
+                own.contains(object, kind)
+                    || ahead.is_some_and(|ahead| ahead.made.contains(&(object as usize)))
+            },
             untraversed: |object, verdict, f: &mut dyn FnMut(*mut ffi::PyObject)| {
                 // SAFETY: attached; the object is alive.
                 let object = unsafe { Bound::from_borrowed_ptr(py, object) };
@@ -259,13 +268,34 @@ impl<'py> Live<'py> {
         let turn = Turn::take(py);
         inspector.refresh(py);
         let frameworks = inspector.frameworks.try_borrow().map_err(|_| busy())?;
+        let mut live = Self::read(inspector, py, &frameworks, arguments, depth, Vec::new())?;
+        let ahead = live.ahead.as_ref();
+        let unread = ahead.map_or_else(Vec::new, PartsReadAhead::take_unread);
+        if !unread.is_empty() {
+            drop(live);
+            live = Self::read(inspector, py, &frameworks, arguments, depth, unread)?;
+        }
+        live.turn = Some(turn);
+        Ok(live)
+    }
+
+    /// Reads the heap, with the parts of these sparse tensors.
+    fn read(
+        inspector: &Inspector,
+        py: Python<'py>,
+        frameworks: &Frameworks,
+        arguments: Option<&Bound<'py, PyTuple>>,
+        depth: Depth,
+        sparse: Vec<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let ahead = frameworks.read_parts_ahead(py, sparse);
         let Read {
             objects,
             frames,
             frozen,
             pause,
             stopped,
-        } = Read::new(inspector, py, &frameworks)?;
+        } = Read::new(inspector, py, frameworks, ahead.as_ref())?;
         let number_at = |&it: &usize| objects.number_at(it);
         let mut live = Self {
             _stopped: stopped,
@@ -294,8 +324,9 @@ impl<'py> Live<'py> {
             loops: FxHashMap::default(),
             counted: FxHashSet::default(),
             notes: Vec::new(),
+            ahead,
             _pause: pause,
-            _turn: turn,
+            turn: None,
         };
         let own = arguments.and_then(|arguments| live.objects.number_of(arguments.as_any()));
         live.own.extend(own);
@@ -307,16 +338,16 @@ impl<'py> Live<'py> {
         live.find_threads(py, &inspector.builtins);
         let mut edges = Edges::default();
         live.find_frames(py, &inspector.builtins, &mut edges);
-        live.find_buffers(&frameworks, &mut edges);
-        live.find_owned(inspector, &frameworks, depth, &mut edges);
-        live.give_lenders_to_tensors(&frameworks, &mut edges);
+        live.find_buffers(frameworks, &mut edges);
+        live.find_owned(inspector, frameworks, depth, &mut edges);
+        live.give_lenders_to_tensors(frameworks, &mut edges);
         live.give_storages_to_tensors(&mut edges);
-        live.name_references_of_arrays(&frameworks, &mut edges);
+        live.name_references_of_arrays(frameworks, &mut edges);
         live.find_contexts(py);
         live.find_registries(inspector, &mut edges);
         live.objects.graph.insert(live.extra.len(), &edges.list);
         live.hidden = edges.names;
-        live.note_made(inspector, &frameworks);
+        live.note_made(inspector, frameworks);
         Ok(live)
     }
 

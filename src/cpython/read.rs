@@ -124,19 +124,21 @@ pub fn texts_of(tuple: &Bound<'_, PyAny>) -> Vec<String> {
         .collect()
 }
 
-/// The items of a tuple or a list, also of a subclass; empty for anything else.
+/// The items of a tuple or a list, also of a subclass; empty for anything else. One that is being filled has fewer items
+/// than places: the collector tracks it before (`PyTuple_New` in Objects/tupleobject.c).
 pub fn items<'py>(sequence: &Bound<'py, PyAny>) -> Vec<Bound<'py, PyAny>> {
     let (py, object) = (sequence.py(), sequence.as_ptr());
     // SAFETY: attached; the checks are by type flag. The items are lent, and given references of their
     // own before any other code runs.
     unsafe {
+        let lent = |item| Bound::from_borrowed_ptr_or_opt(py, item);
         if ffi::PyTuple_Check(object) != 0 {
             (0..ffi::PyTuple_Size(object))
-                .map(|i| Bound::from_borrowed_ptr(py, ffi::PyTuple_GetItem(object, i)))
+                .filter_map(|i| lent(ffi::PyTuple_GetItem(object, i)))
                 .collect()
         } else if ffi::PyList_Check(object) != 0 {
             (0..ffi::PyList_Size(object))
-                .map(|i| Bound::from_borrowed_ptr(py, ffi::PyList_GetItem(object, i)))
+                .filter_map(|i| lent(ffi::PyList_GetItem(object, i)))
                 .collect()
         } else {
             Vec::new()

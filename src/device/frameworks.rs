@@ -18,6 +18,7 @@ use super::numpy::Numpy;
 use super::proposal::Proposal;
 use super::registered;
 use super::rmm;
+use super::sparse::PartsReadAhead;
 use super::storage_watch::{Lent, StorageWatch};
 use super::tensorflow::Tensorflow;
 use super::torch::Torch;
@@ -400,6 +401,16 @@ impl Frameworks {
     ) -> Option<Bound<'py, PyAny>> {
         let torch = self.torch_of(self.verdict_of(tensor))?;
         torch.gradient_of(tensor, shared)
+    }
+
+    /// Reads the parts of these sparse tensors, and no others until the result is dropped, so that no other thread runs.
+    pub fn read_parts_ahead(
+        &self,
+        py: Python<'_>,
+        tensors: Vec<Py<PyAny>>,
+    ) -> Option<PartsReadAhead> {
+        let torch = self.torch.as_ref()?;
+        Some(torch.read_parts_ahead(py, tensors))
     }
 
     /// The tensors with the memory of a tensor, as [`Torch::dense_parts`].

@@ -54,6 +54,8 @@ mod storage_watch;
 #[cfg(feature = "python")]
 mod tensorflow;
 #[cfg(feature = "python")]
+mod tensorflow_handle;
+#[cfg(feature = "python")]
 mod torch;
 
 pub(crate) use selection::is_host;
@@ -71,6 +73,7 @@ pub(crate) use {
     held::Reading,
     modules::class,
     registered::{MOST as MOST_REGISTERED, Registration, add as register},
+    sparse::PartsReadAhead,
     storage_watch::StorageWatch,
 };
 

@@ -9,9 +9,9 @@ use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString, PyType};
 
 use super::dtype::DtypeNames;
 use super::framework::{ArrayReference, Framework, Imported, Unread};
-use super::modules::class;
+use super::modules::{class, imported};
 use super::proposal::Proposal;
-use crate::cpython::{Descriptor, Instances, bytes_behind, text_of};
+use crate::cpython::{Descriptor, Instances, attribute, bytes_behind, new_text, text_of};
 
 /// NumPy's array type, and how its arrays are read.
 ///
@@ -22,7 +22,13 @@ pub struct Numpy {
     scalar: Py<PyType>,
     base: Descriptor,
     dtypes: DtypeNames,
+    stand_in: Option<Py<PyType>>,
+    instances: Rc<Instances>,
 }
+
+/// The modules that may have the class of what a view by `as_strided` or `sliding_window_view` has for its base: an
+/// object written in Python, with the viewed array in `base` (`DummyArray`).
+const OF_STRIDE_TRICKS: [&str; 2] = ["numpy.lib._stride_tricks_impl", "numpy.lib.stride_tricks"];
 
 /// The memory of an array, as extension modules are compiled to read it (`PyArrayObject_fields` in
 /// numpy/ndarraytypes.h).
@@ -42,7 +48,7 @@ impl Imported for Numpy {
         intern!(py, "numpy")
     }
 
-    fn new(numpy: &Bound<'_, PyDict>, _: &Rc<Instances>) -> Result<Self, Unread> {
+    fn new(numpy: &Bound<'_, PyDict>, instances: &Rc<Instances>) -> Result<Self, Unread> {
         let array = class(numpy, "ndarray")?;
         if !lies_as_known(&array)? {
             return Err(Unread::Never);
@@ -51,6 +57,11 @@ impl Imported for Numpy {
             base: Descriptor::of(&array, "base")?,
             dtypes: DtypeNames::new(numpy)?,
             scalar: class(numpy, "generic")?.unbind(),
+            stand_in: OF_STRIDE_TRICKS.iter().find_map(|name| {
+                let module = imported(&new_text(numpy.py(), name)?)?;
+                Some(class(&module, "DummyArray").ok()?.unbind())
+            }),
+            instances: Rc::clone(instances),
             array: array.unbind(),
         })
     }
@@ -85,9 +96,7 @@ impl Framework for Numpy {
     fn way_to_lender<'py>(&self, array: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
         let mut way = Vec::new();
         let mut last = array.clone();
-        while self.is_array(&last)
-            && let Some(base) = self.base.get(&last)
-        {
+        while let Some(base) = self.base_of(&last) {
             way.push(base.clone());
             last = base;
         }
@@ -121,6 +130,18 @@ impl Framework for Numpy {
 }
 
 impl Numpy {
+    /// What an array is a view of, or what stands in for it between the two.
+    fn base_of<'py>(&self, object: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        if self.is_array(object) {
+            return self.base.get(object);
+        }
+        let stand_in = self.stand_in.as_ref()?;
+        let is_one = object.get_type().is(stand_in.bind(object.py()));
+        is_one
+            .then(|| attribute(&self.instances, object, "base"))?
+            .filter(|base| self.is_array(base))
+    }
+
     /// What memory an array has; for a view, the memory of what it looks into.
     fn whole(&self, array: &Bound<'_, PyAny>) -> Option<Proposal> {
         let way = self.way_to_lender(array)?;

@@ -1,10 +1,18 @@
 //! The tensors of which PyTorch's sparse tensors consist.
+//!
+//! The operators that return them let other threads run. That must not happen while the objects of a snapshot are held:
+//! another thread may be filling a tuple, which fails if anybody else holds it (`_PyTuple_Resize`, `PyTuple_SetItem` in
+//! Objects/tupleobject.c). For a snapshot the parts are read ahead.
+
+use std::cell::RefCell;
+use std::rc::Rc;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyDict, PyType, PyWeakrefMethods, PyWeakrefReference};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::modules::part;
-use crate::cpython::{Descriptor, imported, int_value};
+use crate::cpython::{Descriptor, imported, int_value, reference_count};
 
 /// How the parts of sparse tensors are read; nothing in versions that have other names.
 pub struct Sparse {
@@ -16,10 +24,70 @@ pub struct Sparse {
     coordinates: Parts,
     /// Those of the layouts that compress rows, and columns.
     compressed: [(Vec<Py<PyAny>>, Parts); 2],
+    /// What was read ahead of the snapshot that is being looked at, if one is.
+    ahead: Rc<RefCell<Option<Ahead>>>,
 }
 
 /// Names of parts, and the methods that return them.
 type Parts = Vec<(&'static str, Py<PyAny>)>;
+
+#[derive(Default)]
+struct Ahead {
+    /// The parts of each tensor, by its address.
+    known: FxHashMap<usize, Vec<(&'static str, Part)>>,
+    /// The tensors that were met and are not known.
+    unread: Vec<Py<PyAny>>,
+}
+
+enum Part {
+    /// Nobody else has the Python object.
+    Own(Py<PyAny>),
+    /// The program has it too; a reference more would be taken for one of the program's.
+    OfProgram(Py<PyWeakrefReference>),
+}
+
+impl Part {
+    fn new(part: Bound<'_, PyAny>) -> PyResult<Self> {
+        // SAFETY: attached, and the object is alive.
+        Ok(match unsafe { reference_count(part.as_ptr()) } {
+            1 => Self::Own(part.unbind()),
+            _ => Self::OfProgram(PyWeakrefReference::new(&part)?.unbind()),
+        })
+    }
+
+    fn get<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        match self {
+            Self::Own(part) => Some(part.bind(py).clone()),
+            Self::OfProgram(reference) => reference.bind(py).upgrade(),
+        }
+    }
+}
+
+/// While this lives, the parts of sparse tensors are those that were read before.
+pub struct PartsReadAhead {
+    ahead: Rc<RefCell<Option<Ahead>>>,
+    /// The addresses of the objects that were made for it.
+    pub made: FxHashSet<usize>,
+}
+
+impl PartsReadAhead {
+    /// The sparse tensors that were met meanwhile and whose parts are not known.
+    pub fn take_unread(&self) -> Vec<Py<PyAny>> {
+        let mut ahead = self.ahead.borrow_mut();
+        let ahead = ahead
+            .as_mut()
+            .map(|ahead| std::mem::take(&mut ahead.unread));
+        ahead.unwrap_or_default()
+    }
+}
+
+impl Drop for PartsReadAhead {
+    fn drop(&mut self) {
+        let before = self.ahead.take();
+        // Outside of the borrow, as the end of an object may run code of the program.
+        drop(before);
+    }
+}
 
 impl Sparse {
     /// Reads `torch._C` and its class of tensors.
@@ -69,6 +137,35 @@ impl Sparse {
                     ]),
                 ),
             ],
+            ahead: Rc::default(),
+        }
+    }
+
+    /// Reads the parts of these tensors, and no others until the result is dropped.
+    pub fn read_ahead<'py>(
+        &self,
+        py: Python<'py>,
+        tensors: Vec<Py<PyAny>>,
+        is_plain: impl Fn(&Bound<'py, PyAny>) -> bool,
+    ) -> PartsReadAhead {
+        let mut known = FxHashMap::default();
+        let mut made = FxHashSet::default();
+        for tensor in &tensors {
+            let tensor = tensor.bind(py);
+            let parts = self.parts(tensor, is_plain(tensor)).into_iter();
+            let parts = parts.filter_map(|(name, part)| Some((name, Part::new(part).ok()?)));
+            let parts: Vec<_> = parts.collect();
+            made.extend(parts.iter().map(|(_, part)| match part {
+                Part::Own(part) => part.as_ptr() as usize,
+                Part::OfProgram(reference) => reference.as_ptr() as usize,
+            }));
+            known.insert(tensor.as_ptr() as usize, parts);
+        }
+        let unread = Vec::new();
+        self.ahead.replace(Some(Ahead { known, unread }));
+        PartsReadAhead {
+            ahead: Rc::clone(&self.ahead),
+            made,
         }
     }
 
@@ -102,6 +199,15 @@ impl Sparse {
         let modes = self.modes.as_ref()?.bind(py).call0().ok()?;
         if !is_plain || int_value(&modes) != Some(0) {
             return None;
+        }
+        if let Some(ahead) = &mut *self.ahead.borrow_mut() {
+            let Some(parts) = ahead.known.get(&(tensor.as_ptr() as usize)) else {
+                ahead.unread.push(tensor.clone().unbind());
+                return None;
+            };
+            let parts = parts.iter();
+            let parts = parts.filter_map(|(name, part)| Some((*name, part.get(py)?)));
+            return Some(parts.collect());
         }
         // Without the autograd graph, which would grow by what is read.
         let plain = self.detach.as_ref()?.bind(py).call1((tensor,)).ok()?;

@@ -1,7 +1,6 @@
 //! TensorFlow: eager tensors, and the variables that Keras's layers consist of.
 //!
-//! A tensor is asked only what its C code answers at once and without making an object that the collector tracks
-//! (tensorflow/python/eager/pywrap_tensor.cc). Its size is not answered at once while operations run asynchronously
+//! A tensor is asked only what its C++ code answers at once and without making an object that the collector tracks. Its size is not answered at once while operations run asynchronously
 //! (`LocalTensorHandleData::NumElements`), so tensors are not read where that may be. Variables are: what the tensor that
 //! is their handle refers to, a message in it says. TensorFlow does not tell where memory is: the tensor, and the handle of
 //! a variable, stand for it.
@@ -19,9 +18,9 @@ use super::modules::{class, imported, part};
 use super::native_function::NativeFunction;
 use super::proposal::Proposal;
 use super::protobuf::fields;
+use super::tensorflow_handle::Handles;
 use crate::cpython::{
     Descriptor, Instances, attribute, dict_items, find_item, int_value, items, reference_count,
-    text_of,
 };
 
 /// The element types that are in the memory of a tensor itself, the number of each and the bytes of an element
@@ -68,10 +67,7 @@ const REFERENCES_WITHOUT_EXECUTORS: i64 = 3;
 pub struct Tensorflow {
     tensor: Py<PyType>,
     variable: Py<PyType>,
-    device: Descriptor,
-    backing_device: Descriptor,
-    count: NativeFunction,
-    type_number: NativeFunction,
+    handles: Handles,
     known_shape: Descriptor,
     extents: Descriptor,
     handle_data: Descriptor,
@@ -122,10 +118,7 @@ impl Imported for Tensorflow {
         });
         let gpu = gpu_of_build(py);
         Ok(Self {
-            device: Descriptor::of(&tensor, "device")?,
-            backing_device: Descriptor::of(&tensor, "backing_device")?,
-            count: NativeFunction::method(&tensor, "_num_elements")?,
-            type_number: NativeFunction::method(&tensor, "_datatype_enum")?,
+            handles: Handles::new(&tensor)?,
             known_shape: Descriptor::of(&tensor, "_tensor_shape")?,
             extents: Descriptor::of(&class(&shapes, "TensorShape")?, "_dims")?,
             handle_data: Descriptor::of(&tensor, "_handle_data")?,
@@ -189,17 +182,18 @@ impl Tensorflow {
     }
 
     fn read_tensor(&self, tensor: &Bound<'_, PyAny>) -> Option<Proposal> {
-        let number = int_value(&self.type_number.of(tensor)?)?;
+        let handle = self.handles.of(tensor)?;
+        let number = handle.element_type();
         if number == RESOURCE {
             return self.read_handle(tensor);
         }
         let kind = ElementType::of(number)?;
         // Small integers of a GPU are in host memory.
-        let device = self.device_name(&self.backing_device.get(tensor)?)?;
+        let device = name_of(&handle.backing_device()?, self.gpu)?;
         if self.may_wait.get() {
             return None;
         }
-        let count = u64::try_from(int_value(&self.count.of(tensor)?)?).ok()?;
+        let count = handle.count()?;
         let shape = self.known_shape.get(tensor);
         let shape = shape.and_then(|shape| self.extents_of(&shape));
         proposed(tensor, kind, count, device, shape)
@@ -217,7 +211,7 @@ impl Tensorflow {
         let (kind, shape) = referred(encoded.cast_exact::<PyBytes>().ok()?.as_bytes())?;
         let mut extents = shape.iter();
         let count = extents.try_fold(1_u64, |count, extent| count.checked_mul(*extent))?;
-        let device = self.device_name(&self.device.get(handle)?)?;
+        let device = name_of(&self.handles.of(handle)?.device()?, self.gpu)?;
         proposed(handle, kind, count, device, Some(shape))
     }
 
@@ -246,11 +240,6 @@ impl Tensorflow {
         let is_async = attribute(&self.instances, &context, "_default_is_async")?;
         let server = attribute(&self.instances, &context, "_server_def")?;
         Some(int_value(&is_async)? != 0 || !server.is_none())
-    }
-
-    /// The name of a device, such as `cuda:0` for `/job:localhost/replica:0/task:0/device:GPU:0`.
-    fn device_name(&self, said: &Bound<'_, PyAny>) -> Option<String> {
-        name_of(&text_of(said)?, self.gpu)
     }
 }
 
@@ -294,6 +283,7 @@ fn extents_in(shape: &[u8]) -> Option<Vec<u64>> {
     Some(extents)
 }
 
+/// The name of a device, such as `cuda:0` for `/job:localhost/replica:0/task:0/device:GPU:0`.
 fn name_of(said: &str, gpu: &str) -> Option<String> {
     let (_, device) = said.rsplit_once("/device:")?;
     let (kind, number) = device.split_once(':')?;

@@ -12,7 +12,7 @@ use super::autograd::{Autograd, FunctionParts};
 use super::framework::{Framework, Imported, Unread};
 use super::modules::{class, imported, part};
 use super::proposal::{Proposal, extents};
-use super::sparse::Sparse;
+use super::sparse::{PartsReadAhead, Sparse};
 use super::storage_watch::{StorageWatch, WeakStorage};
 use crate::cpython::instances::attributes;
 use crate::cpython::{Builtins, Descriptor, Instances, int_value, new_text};
@@ -306,6 +306,15 @@ impl Torch {
         let mut owned = self.autograd.of_tensor(tensor);
         owned.extend(self.sparse.parts(tensor, self.is_plain(tensor)));
         owned
+    }
+
+    /// As [`Sparse::read_ahead`].
+    pub fn read_parts_ahead(&self, py: Python<'_>, tensors: Vec<Py<PyAny>>) -> PartsReadAhead {
+        let _guard = tensors
+            .first()
+            .map(|tensor| self.without_torch_function(tensor.bind(py)));
+        self.sparse
+            .read_ahead(py, tensors, |tensor| self.is_plain(tensor))
     }
 
     /// How many references C++ has to a tensor, one of which is that of its Python object.

@@ -1,6 +1,7 @@
 //! Classes that the program registers, as having memory.
 
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyAny, PyType};
 
@@ -34,6 +35,13 @@ pub fn register_framework(
     owner: Option<String>,
 ) -> PyResult<()> {
     let class = class.cast::<PyType>()?;
+    // SAFETY: attached, and the class is alive.
+    if unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) } & ffi::Py_TPFLAGS_TYPE_SUBCLASS != 0 {
+        return Err(PyTypeError::new_err(format!(
+            "{} is a metaclass: register the class whose objects hold memory",
+            name_of(class)?
+        )));
+    }
     add_device_kind(&device)?;
     let registration = Registration {
         kind: device,

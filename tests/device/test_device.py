@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch._subclasses.functional_tensor import FunctionalTensor, FunctionalTensorMode
 from torch.overrides import TorchFunctionMode
@@ -462,6 +463,8 @@ def numpy_subclass() -> object:
         (lambda: numpy.broadcast_to(numpy.zeros(4), (10**9, 4)), [(32, "float64", (10**9, 4))]),
         (lambda: numpy.frombuffer(bytes(100), dtype="u1"), [(100, "uint8", (100,))]),
         (numpy_subclass, [(800, "float64", (100,))]),
+        (lambda: sliding_window_view(numpy.zeros(100), 7), [(800, "float64", (94, 7))]),
+        (lambda: as_strided(numpy.zeros(9), (10**9,), (0,)), [(72, "float64", (10**9,))]),
     ],
 )
 def test_arrays(make: Callable[[], object], found: list[object]) -> None:
@@ -476,7 +479,7 @@ def test_arrays(make: Callable[[], object], found: list[object]) -> None:
 def test_views_of_one_array_count_once() -> None:
     def make() -> list[object]:
         whole = numpy.zeros(1000)
-        return [whole, whole[500:], whole.reshape(10, 100)]
+        return [whole, whole[500:], whole.reshape(10, 100), sliding_window_view(whole, 5)[3:]]
 
     assert [buffer.bytes for buffer in held(make)] == [8000]
 
@@ -492,6 +495,7 @@ def test_an_array_and_its_tensor_count_once() -> None:
 def test_memory_that_somebody_else_still_has_is_not_claimed(tmp_path: Path) -> None:
     array = numpy.zeros(1000)
     assert held(lambda: array[10:20]) == []
+    assert held(lambda: sliding_window_view(array, 5)) == []
     lender = bytearray(1000)
     assert held(lambda: numpy.frombuffer(lender, dtype="u1")) == []
     assert held(lambda: numpy.asarray(memoryview(lender))) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import random
 from collections.abc import Callable, Iterable
@@ -285,3 +286,9 @@ def test_without_a_watch_and_off() -> None:
         CYCLESCOPE_OFF="1",
     )
     assert said == "Wrong.size cannot be read: i"
+
+
+@pytest.mark.parametrize("metaclass", [type, abc.ABCMeta])
+def test_a_metaclass_is_refused(metaclass: type) -> None:
+    with pytest.raises(TypeError, match="is a metaclass: register the class whose objects hold"):
+        cyclescope.register_framework(metaclass, device="npu", pointer="a", nbytes="b")

@@ -284,3 +284,69 @@ print(json.dumps([called, [leak.bytes_held for report in seen for leak in report
         **QUIET,
     )
     assert (called, told) == ([], [140])
+
+
+def test_a_tensor_that_is_being_made() -> None:
+    """It is tracked while its value is converted, and has no handle yet."""
+    looked = run(
+        """
+import gc, json, tensorflow as tf, cyclescope
+monitor = cyclescope.watch_growth(devices="any", every=1)
+looked = []
+
+class Value:
+    def __len__(self):
+        looked.append(sum(type(it).__name__ == "EagerTensor" for it in gc.get_objects()))
+        cyclescope.heap()
+        monitor.step()
+        cyclescope.find_tensor_cycles(devices="any")
+        return 3
+
+    def __getitem__(self, place):
+        if place > 2:
+            raise IndexError
+        return 1.0
+
+tf.constant(Value())
+print(json.dumps(looked[:1]))
+""",
+        **QUIET,
+    )
+    assert looked == [1]
+
+
+def test_no_other_thread_runs_within_a_look() -> None:
+    """TensorFlow fills the tuple of a shape while other threads run, and fails if they hold it."""
+    errors, steps = run(
+        """
+import json, sys, threading, tensorflow as tf, cyclescope
+sys.setswitchinterval(1e-4)
+errors, steps, ends = [], [0], threading.Event()
+
+@tf.function
+def double(tensor):
+    return tensor * 2
+
+def work():
+    try:
+        while not ends.is_set():
+            double(tf.ones(1000))
+            steps[0] += 1
+    except BaseException as error:
+        errors.append(repr(error))
+
+kept = [tf.ones(10) * number for number in range(200)]
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads:
+    thread.start()
+while steps[0] < 500 and not errors:
+    cyclescope.heap()
+ends.set()
+for thread in threads:
+    thread.join()
+print(json.dumps([errors, steps[0]]))
+""",
+        **QUIET,
+    )
+    assert errors == []
+    assert steps >= 500
