@@ -72,7 +72,8 @@ impl Inspector {
         leak: &Diagnosis,
     ) -> Option<Place> {
         let mut others: Vec<EdgeIndex> = leak.cuts.clone();
-        others.retain(|cut| !leak.cycle.edges.contains(cut));
+        // Where no reference is to be removed by itself, those that are named say nothing of who made the cycle.
+        others.retain(|cut| !leak.advice.is_complete && !leak.cycle.edges.contains(cut));
         // Of those that one line has made, some tell as much as all.
         let mut alike: FxHashMap<_, usize> = FxHashMap::default();
         others.retain(|&cut| {

@@ -15,12 +15,22 @@ pub struct Case<'a> {
     pub graph: &'a LeakGraph,
     pub cycle: &'a Cycle,
     pub cut: Option<EdgeIndex>,
+    /// True if more references than that are to be removed.
+    pub has_more: bool,
     /// The cuts of the other leaks of the graph.
     pub others: &'a [EdgeIndex],
     /// True if the graph shows that all cuts together free every buffer.
     pub cuts_free: bool,
     /// Whether libraries are known to have stored or made the reference of a step of the cycle.
     pub made_by_library: &'a dyn Fn(usize) -> bool,
+}
+
+/// The metaclass of enumerations, by its names in different Pythons.
+const ENUMERATION: [&str; 2] = ["enum.EnumType", "enum.EnumMeta"];
+
+/// True for a class whose instances are its members, which it keeps.
+pub fn is_enumeration(class: &LeakNode) -> bool {
+    ENUMERATION.contains(&&*class.description.type_name)
 }
 
 /// One step of the cycle: an object, its reference, and the object that it refers to.

@@ -30,17 +30,20 @@ pub mod verdicts;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
+use case::is_enumeration;
+
 pub use branches::Branches;
 pub use case::Case;
 pub use maker::maker;
 pub use path::{NamedPath, NamedRoot, in_function};
 pub use patterns::Pattern;
-use petgraph::graph::EdgeIndex;
+use petgraph::graph::{EdgeIndex, NodeIndex};
 pub use remedy::Advice;
 pub use repeat::Diagnoses;
 pub use signature::{outline, signature};
 
-use crate::capture::{Place, package_of};
+use crate::capture::{Place, ReferenceName, package_of};
+use crate::cpython::ObjectKind;
 use crate::graph::{
     Cause, Code, Cycle, LeakGraph, LibrarysPart, PathToBuffer, find_causes, paths_to_buffers,
 };
@@ -67,7 +70,8 @@ pub struct Diagnosis {
 
 /// Diagnoses the leaks of a folded graph; none if no cycle of it reaches a buffer.
 ///
-/// Each cause is a leak of its own. But causes with the same signature are one, and so are those of the same libraries; and
+/// Each cause is a leak of its own. But causes with the same signature are one, and so are those of the same libraries, and
+/// of one class that was made at run time; and
 /// what a library or the interpreter adds to a cycle of the program's belongs to the first cause in the same strongly
 /// connected component.
 pub fn diagnose(graph: &LeakGraph, code: &dyn Code) -> Vec<Diagnosis> {
@@ -77,12 +81,18 @@ pub fn diagnose(graph: &LeakGraph, code: &dyn Code) -> Vec<Diagnosis> {
         let signature = signature(graph, &cause.cycle, cut_for_others(cause));
         let same = leaks.iter_mut().find(|(known, first, _)| {
             *known == signature
+                || are_of_one_class(graph, first, cause)
                 || match cause.is_of_library {
                     true => first.is_of_library && packages(graph, first) == packages(graph, cause),
                     false => first.component == cause.component && !cause.is_own,
                 }
         });
         match same {
+            // A library's part is not what the leak is named by.
+            Some(same) if same.1.is_of_library && !cause.is_of_library => {
+                let cuts = [&cause.cuts[..], &same.2].concat();
+                *same = (signature, cause, cuts);
+            }
             Some((_, _, cuts)) => cuts.extend(&cause.cuts),
             None => leaks.push((signature, cause, cause.cuts.clone())),
         }
@@ -104,6 +114,7 @@ pub fn diagnose(graph: &LeakGraph, code: &dyn Code) -> Vec<Diagnosis> {
             graph,
             cycle: &cause.cycle,
             cut: cause.cuts.first().copied(),
+            has_more: cuts.len() > 1,
             others: &others,
             cuts_free: found.frees,
             made_by_library: &|step| {
@@ -136,6 +147,30 @@ pub fn diagnose(graph: &LeakGraph, code: &dyn Code) -> Vec<Diagnosis> {
 fn cut_for_others(cause: &Cause) -> Option<EdgeIndex> {
     let cut = cause.cuts.first().copied();
     cut.filter(|_| cause.is_for_others)
+}
+
+/// True for two causes that there are because a class was made at run time.
+fn are_of_one_class(graph: &LeakGraph, one: &Cause, other: &Cause) -> bool {
+    let class = class_made_anew(graph, one);
+    class.is_some() && class == class_made_anew(graph, other)
+}
+
+/// The class, if a cycle is there because it was made: it is all of the cycle, or its own reference to its instances as
+/// an enumeration or to one of its special methods is to be removed.
+fn class_made_anew(graph: &LeakGraph, cause: &Cause) -> Option<NodeIndex> {
+    let is_class = |node: NodeIndex| graph[node].description.kind == ObjectKind::Class;
+    if let [class] = cause.cycle.nodes[..]
+        && is_class(class)
+    {
+        return Some(class);
+    }
+    let cut = cause.cuts.first().copied()?;
+    let (owner, _) = graph.edge_endpoints(cut).filter(|it| is_class(it.0))?;
+    let is_special = matches!(
+        &graph[cut].name,
+        ReferenceName::Attribute(name) if name.starts_with("__") && name.ends_with("__")
+    );
+    (is_special || is_enumeration(&graph[owner])).then_some(owner)
 }
 
 /// The installed packages whose code the objects of a cycle have.

@@ -18,6 +18,8 @@ pub struct Advice {
     pub after: Option<String>,
     /// True if the text names no reference to remove, because the cycle is a library's.
     pub is_whole: bool,
+    /// True if the text says all that is to be done, whatever references there are.
+    pub is_complete: bool,
 }
 
 /// What a pattern has recognised: what keeps what, and what can be done about it.
@@ -28,6 +30,8 @@ pub struct Finding {
     remedies: Vec<Remedy>,
     /// True if no reference is to be removed by the reader: the cycle is a library's.
     is_whole: bool,
+    /// See [`Advice::is_complete`].
+    is_complete: bool,
 }
 
 /// One way to fix a leak.
@@ -46,6 +50,7 @@ impl Finding {
             what,
             remedies: Vec::new(),
             is_whole: false,
+            is_complete: false,
         }
     }
 
@@ -54,6 +59,14 @@ impl Finding {
         Self {
             is_whole: true,
             ..Self::new(text)
+        }
+    }
+
+    /// The remedy makes it unnecessary to remove any reference.
+    pub fn complete(self) -> Self {
+        Self {
+            is_complete: true,
+            ..self
         }
     }
 
@@ -132,6 +145,7 @@ impl Case<'_> {
                 text += &format!(" Or {removal}.");
             }
         }
+        let has_remedy = !remedies.is_empty();
         let (before, after) = remedies
             .into_iter()
             .next()
@@ -142,6 +156,7 @@ impl Case<'_> {
             before,
             after,
             is_whole: false,
+            is_complete: finding.is_complete && has_remedy,
         }
     }
 
@@ -329,7 +344,7 @@ impl Case<'_> {
 
 /// The references that are not spoken of yet, in their order: `Also …`.
 pub fn also(case: &Case<'_>, cuts: &[EdgeIndex], advice: &mut Advice) {
-    if advice.is_whole {
+    if advice.is_whole || advice.is_complete {
         return;
     }
     let told = case

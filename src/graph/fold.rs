@@ -15,6 +15,7 @@ use crate::cpython::ObjectKind;
 /// refer to their variables themselves or through a frame). An object is folded only if every
 /// reference to it is of the kind that is folded with it; otherwise the program itself refers to it.
 pub fn fold(mut graph: LeakGraph) -> LeakGraph {
+    lead_to_classes(&mut graph);
     // Instance dictionaries first, whatever the order of the objects: `_parameters` is an attribute only then. Tuples
     // before cells: a closure's cells are named by its tuple's references.
     for pass in [
@@ -30,6 +31,36 @@ pub fn fold(mut graph: LeakGraph) -> LeakGraph {
     }
     graph.retain_nodes(|graph, node| graph[node].stands_for != FOLDED);
     numbered_anew(graph)
+}
+
+/// Lets cells that refer to the dictionary of a class refer to the class. From 3.14 on, the function that makes the
+/// annotations of a class has such a cell (`__classdict__`), and nothing of the program's own refers to the dictionary.
+pub(super) fn lead_to_classes(graph: &mut LeakGraph) {
+    let is_attribute = |name: &ReferenceName, attribute: &str| matches!(name, ReferenceName::Attribute(name) if name == attribute);
+    for dict in graph.node_indices().collect::<Vec<_>>() {
+        if graph[dict].description.kind != ObjectKind::Dict {
+            continue;
+        }
+        let referrers = graph.edges_directed(dict, Direction::Incoming);
+        let (mut classes, mut cells) = (Vec::new(), Vec::new());
+        let is_own = referrers.into_iter().all(|edge| {
+            let kind = graph[edge.source()].description.kind;
+            let name = &edge.weight().name;
+            if kind == ObjectKind::Class && is_attribute(name, "__dict__") {
+                classes.push(edge.source());
+                return true;
+            }
+            cells.push((edge.id(), edge.source()));
+            kind == ObjectKind::Cell && is_attribute(name, "cell_contents")
+        });
+        if let (true, [class]) = (is_own, &classes[..]) {
+            for (edge, cell) in cells {
+                graph.remove_edge(edge);
+                let name = ReferenceName::Attribute("cell_contents".to_owned());
+                graph.add_edge(cell, *class, LeakEdge::new(name));
+            }
+        }
+    }
 }
 
 /// The graph without gaps in its numbers. Of references of equal cost the first is shown, so defaults come last: which

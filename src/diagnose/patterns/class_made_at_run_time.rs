@@ -23,17 +23,14 @@ use rustc_hash::FxHashSet;
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{CONTAINERS, Case, at, bare_name, is_cache, short};
+use crate::diagnose::case::{CONTAINERS, Case, at, bare_name, is_cache, is_enumeration, short};
 use crate::diagnose::remedy::Finding;
 use crate::graph::{LeakNode, is_content};
-
-/// The metaclass of enumerations, by its names in different Pythons.
-const ENUMERATION: [&str; 2] = ["enum.EnumType", "enum.EnumMeta"];
 
 pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let class = case.step_from(ObjectKind::Class)?;
     let label = &class.object.description.label;
-    let is_enumeration = ENUMERATION.contains(&&*class.object.description.type_name);
+    let is_enumeration = is_enumeration(class.object);
     if is_enumeration && let Some(cut) = case.cut.filter(|&cut| is_of_member(case, cut)) {
         let finding = Finding::new(format!(
             "The enumeration {}{} was made at run time. It keeps its members, and each of them keeps it, so what they \
@@ -41,7 +38,8 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
             short(label.strip_prefix("class ").unwrap_or(label)),
             at(class.object)
         ));
-        return Some(finding.remedy(cut, "define it once, at module level"));
+        let finding = finding.remedy(cut, "define it once, at module level");
+        return Some(finding.complete());
     }
     // The members of an enumeration are its instances, and live as long as it at module level too.
     if let Some((edge, back)) = way_to_instance(case).filter(|_| !is_enumeration) {
@@ -85,11 +83,17 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         ),
         false => case.removal(cut),
     };
-    let remedy = match class.object.is_library() {
-        true => removal,
-        false => format!("define the class once, at module level, or {removal}"),
-    };
-    Some(finding.remedy(cut, remedy))
+    Some(match (class.object.is_library(), case.has_more) {
+        (true, _) => finding.remedy(cut, removal),
+        (false, false) => finding.remedy(
+            cut,
+            format!("define the class once, at module level, or {removal}"),
+        ),
+        // What a decorator such as `dataclass` derives from an attribute keeps it too.
+        (false, true) => finding
+            .remedy(cut, "define the class once, at module level")
+            .complete(),
+    })
 }
 
 /// How an attribute of the class lets go of an instance. The class needs its methods.
