@@ -151,8 +151,11 @@ fn cut_for_others(cause: &Cause) -> Option<EdgeIndex> {
 
 /// True for two causes that there are because a class was made at run time.
 fn are_of_one_class(graph: &LeakGraph, one: &Cause, other: &Cause) -> bool {
-    let class = class_made_anew(graph, one);
-    class.is_some() && class == class_made_anew(graph, other)
+    let class = |cause| class_made_anew(graph, cause).map(|class| &graph[class].description);
+    class(one).is_some_and(|one| {
+        // A dataclass with slots is made twice.
+        class(other).is_some_and(|other| one.label == other.label && one.place == other.place)
+    })
 }
 
 /// The class, if a cycle is there because it was made: it is all of the cycle, or its own reference to its instances as

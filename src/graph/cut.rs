@@ -16,6 +16,7 @@ use super::preference::{
     LIBRARY, PLUMBING, WAY_BACK, WAY_FORTH, captures_object, is_content, keeps_container,
     preference,
 };
+use super::programs_cut::prefer_programs;
 use super::same_line::{alike, is_item, is_traceback, is_way_back, made_again};
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
@@ -110,7 +111,7 @@ pub struct Causes {
 }
 
 /// How many trials are left, each a visit of the whole graph.
-struct Trials(usize);
+pub(super) struct Trials(usize);
 
 impl Trials {
     fn of(graph: &LeakGraph) -> Self {
@@ -118,7 +119,7 @@ impl Trials {
     }
 
     /// False if there are not so many left to take.
-    fn take(&mut self, count: usize) -> bool {
+    pub(super) fn take(&mut self, count: usize) -> bool {
         let left = self.0.checked_sub(count);
         self.0 = left.unwrap_or_default();
         left.is_some()
@@ -172,6 +173,9 @@ pub fn find_causes(graph: &LeakGraph, code: &dyn Code) -> Causes {
     }
     if found.frees && cut_in_common(graph, &mut found.causes, &mut trials) {
         found.frees = drop_needless(graph, &mut found.causes, &mut trials);
+    }
+    if found.frees {
+        prefer_programs(graph, &mut found.causes, &components, code, &mut trials);
     }
     for cause in &mut found.causes {
         let Cause { cycle, cuts, .. } = cause;

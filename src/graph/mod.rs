@@ -19,6 +19,7 @@ mod leak_graph;
 mod links;
 mod mocks;
 mod preference;
+mod programs_cut;
 #[cfg(test)]
 mod properties;
 mod redact;
