@@ -332,6 +332,11 @@ fn candidates(
         .collect();
     if candidates.iter().all(|&(rank, ..)| rank >= PLUMBING) {
         candidates.extend(candidates_on_paths(graph, cycle));
+        // Nobody can remove this one, and up to 3.14 a class has other references to itself as well.
+        let is_mro = |edge: EdgeIndex| matches!(&graph[edge].name, ReferenceName::Attribute(name) if name == "__mro__");
+        if candidates.iter().any(|&(.., edge)| !is_mro(edge)) {
+            candidates.retain(|&(.., edge)| !is_mro(edge));
+        }
     } else {
         candidates.retain(|&(rank, ..)| rank < PLUMBING);
     }
