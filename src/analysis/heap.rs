@@ -222,7 +222,7 @@ impl Inspector {
     fn purposes(&self, frameworks: &Frameworks, live: &mut Live<'_>) -> FxHashMap<usize, Category> {
         let mut purposes = FxHashMap::default();
         let (kept, optimizers) = self.kept_by_modules_and_optimizers(frameworks, live);
-        live.late = optimizers.into_iter().collect();
+        live.late.extend(optimizers);
         live.late.extend(&live.functions);
         for KeptTensor {
             node,

@@ -10,6 +10,7 @@ use std::cell::OnceCell;
 
 use super::Inspector;
 use super::busy::busy;
+use super::collection_pause::CollectionPause;
 use super::edges::Edges;
 use super::own::OwnObjects;
 use super::process::is_library_module;
@@ -144,29 +145,6 @@ pub struct Live<'py> {
     ahead: Option<PartsReadAhead>,
     _pause: CollectionPause,
     turn: Option<Turn>,
-}
-
-/// Automatic collection is off while this lives: a collection runs finalizers, which are the program's
-/// own code and could change the heap while it is being read.
-struct CollectionPause {
-    was_on: bool,
-}
-
-impl CollectionPause {
-    fn new(_py: Python<'_>) -> Self {
-        // SAFETY: attached.
-        let was_on = unsafe { ffi::PyGC_Disable() } != 0;
-        Self { was_on }
-    }
-}
-
-impl Drop for CollectionPause {
-    fn drop(&mut self) {
-        if self.was_on {
-            // SAFETY: `Live` has a lifetime of the interpreter's, so the thread is attached.
-            unsafe { ffi::PyGC_Enable() };
-        }
-    }
 }
 
 /// What a look has read, while nothing of the program runs.
@@ -344,6 +322,7 @@ impl<'py> Live<'py> {
         live.give_storages_to_tensors(&mut edges);
         live.name_references_of_arrays(frameworks, &mut edges);
         live.find_contexts(py);
+        live.find_weak_caches();
         live.find_registries(inspector, &mut edges);
         live.objects.graph.insert(live.extra.len(), &edges.list);
         live.hidden = edges.names;

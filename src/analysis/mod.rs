@@ -9,6 +9,7 @@ mod buffers;
 mod busy;
 mod callbacks;
 mod carried;
+mod collection_pause;
 mod counters;
 mod cycles;
 mod device_memory;

@@ -6,11 +6,13 @@ use pyo3::types::{PyType, PyWeakrefMethods, PyWeakrefReference};
 use rustc_hash::FxHashSet;
 
 use super::grown::Look;
+use super::live::Live;
 use super::registries::awaited;
 use crate::capture::class_name;
 use crate::cpython::instances::attributes;
 use crate::cpython::read::referents;
-use crate::cpython::{dict_items, items};
+use crate::cpython::{dict_items, imported, items};
+use crate::device::class;
 
 const FINALIZE: &str = "weakref.finalize";
 /// Each has its entries in `data` (`Lib/weakref.py`, `Lib/_weakrefset.py`).
@@ -21,6 +23,23 @@ const CONTAINERS: [&str; 3] = [
 ];
 /// Of so many entries it is asked who keeps what they are about.
 const ASKED: usize = 256;
+
+impl Live<'_> {
+    /// Looks for paths through the caches of `jax.jit` after all others: an entry goes with its key, a function of the
+    /// program's, which has what it captures as well.
+    pub(super) fn find_weak_caches(&mut self) {
+        let module = imported(intern!(self.py(), "jaxlib.weakref_lru_cache"));
+        let class = module.and_then(|module| class(&module, "WeakrefLRUCache").ok());
+        let Some(class) = class else { return };
+        let nodes = 0..self.objects.len() as u32;
+        let is_one = |&node: &u32| {
+            let object = self.objects.object(node);
+            object.is_some_and(|object| object.get_type().is(&class))
+        };
+        let found: Vec<u32> = nodes.filter(is_one).collect();
+        self.late.extend(found);
+    }
+}
 
 impl<'py> Look<'_, 'py> {
     /// True for the entries of a weak container, or of `weakref.finalize`, if objects that others keep are what most
