@@ -60,7 +60,9 @@ def device_names(devices: object) -> list[str]:
     _accept_backend()
     try:
         _native.check_devices(names)
-    except ValueError:
+    except ValueError as error:
+        if isinstance(error, UnicodeError):
+            raise ValueError(f"devices: {names!a} cannot be names of devices") from None
         for name in names:
             _say_if_several(name)
             _say_if_misspelt(name)
@@ -144,8 +146,10 @@ def _say_if_several(name: str) -> None:
 def _say_if_misspelt(name: str) -> None:
     """Raise ValueError for the name of a device that is like another's."""
     kind, colon, number = name.partition(":")
+    if kind.lower() == "meta":
+        raise ValueError('devices: tensors on "meta" have no memory') from None
     known = ["any", *_native.device_kinds()]
-    near = nearest(kind, known)
+    near = "mps" if kind.lower() == "metal" else nearest(kind, known)
     if kind in known or near is None:
         return
     # What follows the kind may be wrong as well.

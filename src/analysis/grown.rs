@@ -274,7 +274,10 @@ impl<'a, 'py> Look<'a, 'py> {
                 .accumulators(self.inspector, self.frameworks, &self.ways, &aged, &known);
         for accumulator in accumulators {
             let holder = accumulator.node;
-            if self.is_bounded(holder) || self.is_limited_cache(holder) {
+            if self.is_bounded(holder)
+                || self.is_limited_cache(holder)
+                || self.is_in_weak_cache(holder)
+            {
                 continue;
             }
             let members = accumulator.members.iter().map(|&at| found[at]);

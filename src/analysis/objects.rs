@@ -212,7 +212,7 @@ impl<'py> Look<'_, 'py> {
             .into_iter()
             .filter(|it| {
                 let addresses = it.members.iter().map(|&at| found[at].2).collect();
-                !self.follows_others(it.node, &addresses)
+                !self.follows_others(it.node, &addresses) && !self.is_in_weak_cache(it.node)
             })
             .filter(|it| is_even(it.members.iter().filter_map(|&at| found[at].1), group));
         let mut searched = 0;

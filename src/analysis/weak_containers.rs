@@ -85,6 +85,13 @@ impl<'py> Look<'_, 'py> {
         2 * distinct.len() >= asked.len()
     }
 
+    /// True for what only such a cache as [`Live::find_weak_caches`] looks for leads to: it goes with a function that
+    /// others keep.
+    pub(super) fn is_in_weak_cache(&self, node: u32) -> bool {
+        let way = || self.ways.path_to(node);
+        !self.live.late.is_empty() && way().iter().any(|it| self.live.late.contains(it))
+    }
+
     fn owner_of_entries(&self, node: u32, container: &Bound<'py, PyAny>) -> Option<Owner> {
         let graph = self.live.graph();
         let builtins = &self.inspector.builtins;

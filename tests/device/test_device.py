@@ -418,6 +418,23 @@ def test_names_of_no_device(entrance: Callable[[Any], object], wrong: str) -> No
 
 
 @pytest.mark.parametrize("entrance", ENTRANCES, ids=["find", "warn", "observe"])
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (torch.device("meta"), "have no memory"),
+        ("METAL", "did you mean 'mps'"),
+        ("\ud800", r"cannot be names of devices"),
+    ],
+)
+def test_names_that_are_answered(
+    entrance: Callable[[Any], object], wrong: object, said: str
+) -> None:
+    with pytest.raises(ValueError, match=said) as raised:
+        entrance(wrong)
+    assert type(raised.value) is ValueError
+
+
+@pytest.mark.parametrize("entrance", ENTRANCES, ids=["find", "warn", "observe"])
 @pytest.mark.parametrize("wrong", [0, b"cuda", {"cuda"}, [0], ["cuda", None]])
 def test_what_is_no_name(entrance: Callable[[Any], object], wrong: object) -> None:
     with pytest.raises(TypeError, match="devices must be"):

@@ -235,6 +235,23 @@ def test_a_list_of_arrays_that_grows_is_named() -> None:
     assert ".cpu()" not in growth.advice
 
 
+def test_constants_of_compiled_functions_are_those_of_who_keeps_the_functions() -> None:
+    """The cache of `jax.jit` has them too, as long as the functions are there."""
+    functions: list[Any] = []
+    with monitor_of_all() as monitor:
+        for number in range(40):
+            constant = jnp.full(1001, number)
+            functions.append(jax.jit(lambda x, constant=constant: x + constant))
+            functions[-1](constant)
+            del constant
+            monitor.step()
+    owners = [growth.owner for growth in monitor.found]
+    assert len(owners) == 1, owners
+    assert "functions" in owners[0]
+    shown = cyclescope.heap().buffers
+    assert "functions" in {b.owner for b in shown if b.bytes == 4004 and "C++" not in b.owner}.pop()
+
+
 def test_arrays_that_are_replaced_do_not_grow() -> None:
     state = {"w": jnp.ones(100), "b": jnp.ones(10)}
     with monitor_of_all() as monitor:
