@@ -50,7 +50,11 @@ pub struct GradientWatch {
 }
 
 struct Watched {
-    parameter: Py<PyWeakrefReference>,
+    /// A weak reference to the parameter itself would forbid `torch.utils.swap_tensors`, by which `Module.to` replaces
+    /// the parameters that are tensor subclasses.
+    module: Py<PyWeakrefReference>,
+    /// Which of the module's parameters it is.
+    place: usize,
     /// The gradient's address and version at the last step.
     last: Option<(usize, i64)>,
     /// In how many steps in a row it was written to, and in how many of these once.
@@ -66,7 +70,7 @@ impl GradientWatch {
         frameworks: &Frameworks,
         modules: &[Bound<'_, PyAny>],
     ) {
-        let is_alive = |watched: &Watched, py| watched.parameter.bind(py).upgrade().is_some();
+        let is_alive = |watched: &Watched, py| watched.module.bind(py).upgrade().is_some();
         let Some(py) = modules.first().map(Bound::py) else {
             return;
         };
@@ -74,19 +78,24 @@ impl GradientWatch {
             return;
         }
         let mut seen: FxHashSet<usize> = FxHashSet::default();
-        self.watched = modules
-            .iter()
-            .flat_map(|module| parameters_of(builtins, module))
-            .filter(|parameter| seen.insert(parameter.as_ptr() as usize))
-            .filter(|parameter| gradient_memory(frameworks, parameter).is_some())
-            .filter_map(|parameter| PyWeakrefReference::new(&parameter).ok())
-            .take(WATCHED)
-            .map(|parameter| Watched {
-                parameter: parameter.unbind(),
-                last: None,
-                in_row: 0,
-                once: 0,
+        let parameters = modules.iter().flat_map(|module| {
+            let parameters = parameters_of(builtins, module).into_iter().enumerate();
+            parameters.map(move |(place, parameter)| (module, place, parameter))
+        });
+        self.watched = parameters
+            .filter(|(.., parameter)| seen.insert(parameter.as_ptr() as usize))
+            .filter(|(.., parameter)| gradient_memory(frameworks, parameter).is_some())
+            .filter_map(|(module, place, _)| {
+                let module = PyWeakrefReference::new(module).ok()?.unbind();
+                Some(Watched {
+                    module,
+                    place,
+                    last: None,
+                    in_row: 0,
+                    once: 0,
+                })
             })
+            .take(WATCHED)
             .collect();
     }
 
@@ -97,7 +106,11 @@ impl GradientWatch {
         }
         let frameworks = inspector.frameworks.try_borrow().ok()?;
         for watched in &mut self.watched {
-            let parameter = watched.parameter.bind(py).upgrade();
+            let module = watched.module.bind(py).upgrade();
+            let parameter = module.and_then(|module| {
+                let parameters = parameters_of(&inspector.builtins, &module);
+                parameters.into_iter().nth(watched.place)
+            });
             let gradient = parameter.and_then(|it| frameworks.gradient(&it));
             let now = gradient.map(|(gradient, version)| (gradient.as_ptr() as usize, version));
             let writes = match (watched.last, now) {

@@ -9,11 +9,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::OnceCell;
 
 use super::Inspector;
-use super::busy::busy;
+use super::busy::{busy, ensure_stack};
 use super::collection_pause::CollectionPause;
 use super::edges::Edges;
 use super::own::OwnObjects;
 use super::process::is_library_module;
+use super::room::{ROOM_FOR_LIVE, ask_for_room};
 use super::turn::Turn;
 use crate::capture::{
     Ask, Csr, LiveObjects, NotTaken, ReferenceName, RunningFrame, is_library_file, running_frames,
@@ -186,6 +187,7 @@ impl<'py> Read<'py> {
         loop {
             let pause = CollectionPause::new(py);
             let tracked = inspector.gc.listed(py, None)?;
+            ask_for_room(tracked.len(), ROOM_FOR_LIVE)?;
             // `gc.get_objects()` leaves them out.
             let frozen: Vec<usize> = inspector
                 .gc
@@ -243,6 +245,7 @@ impl<'py> Live<'py> {
         arguments: Option<&Bound<'py, PyTuple>>,
         depth: Depth,
     ) -> PyResult<Self> {
+        ensure_stack()?;
         let turn = Turn::take(py);
         inspector.refresh(py);
         let frameworks = inspector.frameworks.try_borrow().map_err(|_| busy())?;

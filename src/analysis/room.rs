@@ -6,6 +6,8 @@ use pyo3::prelude::*;
 
 /// What looking at one object takes at most, in bytes.
 pub(super) const ROOM_FOR_OBJECT: usize = 512;
+/// What looking at one object of the live heap takes at most, in bytes: measured, half to a third of it.
+pub(super) const ROOM_FOR_LIVE: usize = 320;
 /// What keeping a buffer, and the cycle that holds it if it is the only one, takes at most besides; twice,
 /// where there was a look before the collection.
 pub(super) const ROOM_FOR_BUFFER: usize = 4096;

@@ -14,7 +14,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use super::witness::{Calls, Unreachable, Witness};
-use crate::cpython::{DEBUG_COLLECTABLE, GcModule, GcState, fork_count};
+use crate::cpython::{DEBUG_COLLECTABLE, GcModule, GcState, fork_count, has_stack};
 
 /// The collector prints how many objects there are (`gc.DEBUG_STATS`).
 const DEBUG_STATS: i64 = 1 << 0;
@@ -444,7 +444,7 @@ impl Shared {
             return;
         };
         // What is not known to be a collection is left alone, such as a call by other callbacks.
-        if !self.works() || !self.state.is_collecting(py) {
+        if !self.works() || !self.state.is_collecting(py) || !has_stack() {
             return;
         }
         let info = CollectionInfo {

@@ -18,6 +18,7 @@ mod buffers;
 mod builtin_function;
 #[cfg(feature = "python")]
 pub(crate) mod builtins;
+pub mod c_stack;
 #[cfg(feature = "python")]
 pub(crate) mod descriptor;
 #[cfg(feature = "python")]
@@ -73,6 +74,7 @@ pub(crate) use {
     borrowed::{counted_by_caller, counts_are_known, for_each_counted, for_each_target},
     buffers::{Exporters, bytes_behind},
     builtins::Builtins,
+    c_stack::{NEEDED as STACK_NEEDED, has_room as has_stack},
     descriptor::Descriptor,
     fields::FunctionLayout,
     gc_state::{DEBUG_COLLECTABLE, GcState},

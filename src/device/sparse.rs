@@ -184,6 +184,10 @@ impl Sparse {
         tensor: &Bound<'py, PyAny>,
         is_plain: bool,
     ) -> Option<Vec<(&'static str, Bound<'py, PyAny>)>> {
+        // The layout of another class may be what its `__torch_dispatch__` says.
+        if !is_plain {
+            return None;
+        }
         let py = tensor.py();
         let layout = self.layout.as_ref()?.get(tensor)?;
         let is_sparse = int_value(&self.is_sparse.as_ref()?.get(tensor)?) == Some(1);
@@ -197,7 +201,7 @@ impl Sparse {
             }
         };
         let modes = self.modes.as_ref()?.bind(py).call0().ok()?;
-        if !is_plain || int_value(&modes) != Some(0) {
+        if int_value(&modes) != Some(0) {
             return None;
         }
         if let Some(ahead) = &mut *self.ahead.borrow_mut() {

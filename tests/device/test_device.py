@@ -276,6 +276,16 @@ class OwnSizes(Wrapper):
         return wrapper
 
 
+class OwnLayout(Wrapper):
+    """A wrapper that is asked in Python even for its layout, as PyTorch's jagged tensors are."""
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> OwnLayout:
+        wrapper: OwnLayout = make_wrapper(cls, inner.shape, device="cpu", dispatch_layout=True)
+        wrapper.wrapped = inner
+        return wrapper
+
+
 def make_subclass() -> torch.Tensor:
     return torch.Tensor._make_subclass(Plain, torch.zeros(1000))
 
@@ -286,9 +296,10 @@ def make_subclass() -> torch.Tensor:
         (make_subclass, "Plain"),
         (lambda: Wrapper(torch.zeros(1000)), "torch.Tensor"),
         (lambda: OwnSizes(torch.zeros(1000)), "torch.Tensor"),
+        (lambda: OwnLayout(torch.zeros(1000)), "torch.Tensor"),
         (lambda: Wrapper(Wrapper(torch.zeros(1000))), "torch.Tensor"),
     ],
-    ids=["subclass", "wrapper", "own sizes", "wrapped twice"],
+    ids=["subclass", "wrapper", "own sizes", "own layout", "wrapped twice"],
 )
 @pytest.mark.parametrize("devices", ["any", "cuda"])
 def test_subclasses_are_not_called(
@@ -297,7 +308,13 @@ def test_subclasses_are_not_called(
     Holder(make())
     calls.clear()
     report = cyclescope.find_tensor_cycles(devices=devices, frozen=False)
-    assert calls == []
+    kept, made = make(), calls[:]
+    cyclescope.heap()
+    cyclescope.why_alive(kept)
+    monitor = cyclescope.LeakMonitor(devices=devices, every=1)
+    monitor.step()
+    monitor.stop()
+    assert calls == made
     buffers = [buffer for leak in report.leaks for buffer in leak.buffers]
     if devices == "cuda":
         assert buffers == []
