@@ -190,11 +190,7 @@ impl Live<'_> {
                 let trees = self.trees(inspector, paths, known, &mut open);
                 accumulators.extend(trees);
             }
-            above.retain(|node, _| {
-                !own.contains(node)
-                    && !self.late.contains(node)
-                    && self.may_lead_up(inspector, *node)
-            });
+            above.retain(|node, _| !own.contains(node) && self.may_lead_up(inspector, *node));
             for (&node, members) in &mut above {
                 let known = reached.entry(node).or_default();
                 members.retain(|it| known.binary_search(it).is_err());

@@ -126,11 +126,12 @@ impl Live<'_> {
     }
 
     /// True for what may lead up to what a program keeps things in: classes, such as those in a registry, and the frames of
-    /// calls that have ended, which tracebacks keep, as well.
+    /// calls that have ended, which tracebacks keep, as well. What paths are to lead through last does not.
     pub(super) fn may_lead_up(&self, inspector: &Inspector, node: u32) -> bool {
-        self.can_hold(inspector, node)
-            || self.is_kind(inspector, node, ObjectKind::Class)
-            || !self.is_frame(node) && self.is_kind(inspector, node, ObjectKind::Frame)
+        !self.late.contains(&node)
+            && (self.can_hold(inspector, node)
+                || self.is_kind(inspector, node, ObjectKind::Class)
+                || !self.is_frame(node) && self.is_kind(inspector, node, ObjectKind::Frame))
     }
 
     pub(super) fn is_kind(&self, inspector: &Inspector, node: u32, kind: ObjectKind) -> bool {

@@ -9,6 +9,7 @@
 
 mod bridges;
 mod buffer_paths;
+mod cause;
 mod cut;
 mod cycle;
 mod distances;
@@ -30,7 +31,8 @@ mod shortest_paths;
 
 pub use bridges::Bridges;
 pub use buffer_paths::{PathToBuffer, paths_to_buffers};
-pub use cut::{Cause, Causes, Code, LibrarysPart, Way, find_causes, frees};
+pub use cause::{Cause, Code, LibrarysPart, Way};
+pub use cut::{Causes, find_causes, frees};
 pub use cycle::{Cycle, cycle_through, first_cycle};
 pub use dominators::{DominatorTree, Dominators};
 pub use fold::fold;

@@ -3,7 +3,7 @@
 use petgraph::graph::EdgeIndex;
 
 use super::buffer_paths::paths_to_buffers;
-use super::cut::{Cause, Code, LibrarysPart, Trials};
+use super::cause::{Cause, Code, LibrarysPart, Trials};
 use super::cycle::cycle_through;
 use super::leak_graph::LeakGraph;
 use super::links::Links;
