@@ -488,3 +488,18 @@ def test_what_one_line_made_is_one_leak_however_often_it_ran(number: int, named:
     assert len(leak.cuts) == number
     assert all(cut.proven for cut in leak.cuts)
     assert f"also cut the same reference in {number - 1} other objects like it" in str(report)
+
+
+def test_functions_of_one_line_are_all_spoken_of() -> None:
+    class Table:
+        def __init__(self, kind: str) -> None:
+            self.array = numpy.zeros(100)
+            if kind == "two":
+                self.rows = {"a": lambda: self.array, "b": lambda: len(self.array)}
+            else:
+                self.rows = {str(i): lambda: self.array for i in range(4)}
+
+    (two,) = leaks_of(lambda: Table("two"))
+    assert "its owner; another one of this line does too." in two.advice
+    (several,) = leaks_of(lambda: Table("several"))
+    assert "its owner; 3 more of this line do too." in several.advice

@@ -32,6 +32,10 @@
 //! A function that is only called through the object can be a method of its class instead. Do not store
 //! the bound method `self.show`, which keeps `self` as well.
 
+use petgraph::Direction;
+use petgraph::graph::EdgeIndex;
+use rustc_hash::FxHashSet;
+
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::case::{CONTAINERS, Case, at, bare_name, is_cache, or_weakly, spoken};
@@ -60,7 +64,7 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let attribute = keeper.attribute;
     let own = keeper.is(function.next);
     let finding = Finding::new(format!(
-        "`{}` {} {}{} that {keeps} `{variable}`, {}.",
+        "`{}` {} {}{} that {keeps} `{variable}`, {}{}.",
         keeper.name(),
         keeper.verb_for(case, position),
         spoken(function.object),
@@ -69,6 +73,11 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
             "its owner"
         } else {
             "which leads back to its owner"
+        },
+        match others_of_line(case, function.edge) {
+            0 => String::new(),
+            1 => "; another one of this line does too".to_owned(),
+            others => format!("; {others} more of this line do too"),
         },
     ));
     // A library's function captures what it needs.
@@ -106,4 +115,26 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         ),
     };
     Some(finding.code(before, after))
+}
+
+/// How many more functions of the same line are in the same container and keep the same.
+fn others_of_line(case: &Case<'_>, keeps: EdgeIndex) -> usize {
+    let Some((function, kept)) = case.graph.edge_endpoints(keeps) else {
+        return 0;
+    };
+    let here = &case.graph[function].description;
+    let holders = case.graph.neighbors_directed(function, Direction::Incoming);
+    let holders = holders.filter(|&it| CONTAINERS.contains(&case.graph[it].description.kind));
+    let of_each = holders.map(|holder| {
+        let others = case.graph.neighbors(holder).filter(|&it| {
+            let other = &case.graph[it].description;
+            it != function
+                && other.kind == here.kind
+                && other.label == here.label
+                && other.place == here.place
+                && case.graph.contains_edge(it, kept)
+        });
+        others.collect::<FxHashSet<_>>().len()
+    });
+    of_each.max().unwrap_or(0)
 }
