@@ -143,8 +143,9 @@ pub struct Live<'py> {
     /// Objects of which a reference from C++ was accounted for: the collector takes them for objects in use.
     pub(super) counted: FxHashSet<u32>,
     pub notes: Vec<String>,
-    ahead: Option<PartsReadAhead>,
     _pause: CollectionPause,
+    /// To let go of them lets other threads run, which are not to see that collections are off.
+    ahead: Option<PartsReadAhead>,
     turn: Option<Turn>,
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 
@@ -33,6 +34,7 @@ def test_the_first_use_amid_a_tuple(entry: str) -> None:
 def test_no_other_thread_runs_while_its_tuples_are_held() -> None:
     kept = [torch.eye(50).to_sparse() for _ in range(200)]
     errors: list[SystemError] = []
+    seen_off: list[bool] = []
     ends = threading.Event()
 
     def make() -> None:
@@ -41,6 +43,7 @@ def test_no_other_thread_runs_while_its_tuples_are_held() -> None:
                 tuple(number for number in range(30))
             except SystemError as error:
                 errors.append(error)
+            seen_off.append(not gc.isenabled())
 
     threads = [threading.Thread(target=make) for _ in range(2)]
     cyclescope.heap()
@@ -56,6 +59,7 @@ def test_no_other_thread_runs_while_its_tuples_are_held() -> None:
         for thread in threads:
             thread.join()
     assert errors == []
+    assert not any(seen_off)
     for heap in heaps:
         ours = [buffer.bytes for buffer in heap.buffers if "kept" in buffer.owner]
         assert sum(ours) == 200 * (50 * 4 + 50 * 2 * 8)
