@@ -20,6 +20,9 @@ _mask = getattr(signal, "pthread_sigmask", None)
 
 POLL_SECONDS = 0.002
 
+STACK_BYTES = 1 << 20
+"""What a thread of cyclescope has for its stack at least, whatever the program gives its own."""
+
 
 def original(name: str) -> Any | None:
     """A function of ``_thread`` in whose place gevent or eventlet has put another; else None.
@@ -53,6 +56,22 @@ def pause() -> None:
     (time.sleep if is_cooperative() else sleep)(POLL_SECONDS)
 
 
+@contextlib.contextmanager
+def _enough_stack() -> Iterator[None]:
+    """Give threads that are started meanwhile no smaller stack than they need."""
+    stack_size = _real("stack_size")
+    before = stack_size()
+    if not 0 < before < STACK_BYTES:
+        yield
+        return
+    stack_size(STACK_BYTES)
+    try:
+        yield
+    finally:
+        if stack_size() == STACK_BYTES:
+            stack_size(before)
+
+
 def begin(run: Callable[[], object], name: str) -> None:
     """Run a function on a real thread, for whose end the program does not wait.
 
@@ -60,10 +79,11 @@ def begin(run: Callable[[], object], name: str) -> None:
         RuntimeError: If no thread can start.
     """
     start = original("start_new_thread")
-    if start is None:
-        _start(Thread(target=run, name=name, daemon=True))
-    else:
-        start(run, ())
+    with _enough_stack():
+        if start is None:
+            _start(Thread(target=run, name=name, daemon=True))
+        else:
+            start(run, ())
 
 
 class Flag:
@@ -127,12 +147,13 @@ class Helper(Thread):
             RuntimeError: If no thread can start.
         """
         start = original("start_new_thread")
-        if start is None:
-            _start(self)
-            return
-        ended = Flag()
-        start(self._run_alone, (ended,))
-        self._end_alone = ended
+        with _enough_stack():
+            if start is None:
+                _start(self)
+                return
+            ended = Flag()
+            start(self._run_alone, (ended,))
+            self._end_alone = ended
 
     @property
     def is_current(self) -> bool:

@@ -20,7 +20,7 @@ pub(super) fn busy() -> PyErr {
 
 /// # Errors
 /// If the thread that calls has too little of its stack left for a look.
-pub(super) fn ensure_stack() -> PyResult<()> {
+pub(crate) fn ensure_stack() -> PyResult<()> {
     match has_stack() {
         true => Ok(()),
         false => Err(PyRuntimeError::new_err(format!(

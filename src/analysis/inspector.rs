@@ -8,7 +8,6 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::busy::ensure_stack;
 use super::found::{Behind, Detail, Found};
 use super::process::{cells, framework_versions, importing, process, process_group, program, rank};
 use super::room::{FEW, ROOM_FOR_OBJECT, ask_for_room};
@@ -229,7 +228,6 @@ impl Inspector {
         most: usize,
         behind: Behind,
     ) -> PyResult<Look> {
-        ensure_stack()?;
         self.refresh(py);
         if !self.frameworks_known() {
             return Ok(Look::default());

@@ -58,7 +58,7 @@ mod weak_containers;
 mod why;
 
 pub use book::Moment;
-pub(crate) use busy::Busy;
+pub(crate) use busy::{Busy, ensure_stack};
 pub(crate) use found::{
     Behind, Detail, Fate, Found, addresses, confirm_gone, date, forget_behind, join,
 };

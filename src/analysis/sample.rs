@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyList};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
-use super::busy::{busy, ensure_stack};
+use super::busy::busy;
 use super::gradient_watch::GradientWatch;
 use super::grown::{GroupKind, Name, example_of, mark_of};
 use super::purpose::Classes;
@@ -284,7 +284,6 @@ impl Inspector {
         followed: &FxHashMap<usize, u32>,
         gradients: &mut GradientWatch,
     ) -> PyResult<Sample<'py>> {
-        ensure_stack()?;
         self.refresh(py);
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         let objects = self.torch_objects(py, &frameworks, followed)?;

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use pyo3::prelude::*;
 
 use super::lock::Locked;
+use crate::analysis::ensure_stack;
 use crate::collector::Hook;
 use crate::cpython::fork_count;
 use crate::watch::Watcher;
@@ -49,6 +50,7 @@ static STATE: Attached<RefCell<Option<Rc<State>>>> = Attached(RefCell::new(None)
 /// # Errors
 /// If it cannot be made.
 pub fn state(py: Python<'_>) -> PyResult<Entered> {
+    ensure_stack()?;
     let locked = Locked::take(py);
     Ok(Entered {
         state: of_process(py)?,

@@ -20,6 +20,8 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 IN_A_SMALL_THREAD = """
+if "early" in sys.argv:
+    threading.stack_size(int(sys.argv[1]))
 watch = cyclescope.warn_tensor_cycles(devices="any", min_bytes=0)
 
 def work():
@@ -38,14 +40,20 @@ thread = threading.Thread(target=work)
 thread.start()
 thread.join()
 assert all("KiB of stack" in each for each in said), said
+assert not ("early" in sys.argv and threading.stack_size() != int(sys.argv[1]))
+for _ in range(3):
+    Node()
+    gc.collect()
+assert watch.flush(60)
 print(len(said))
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have other least sizes")
+@pytest.mark.parametrize("when", ["early", "late"])
 @pytest.mark.parametrize("kib", [64, 96, 128, 1024])
-def test_a_thread_with_little_stack(kib: int) -> None:
-    done = run(IN_A_SMALL_THREAD, str(kib << 10))
+def test_a_thread_with_little_stack(kib: int, when: str) -> None:
+    done = run(IN_A_SMALL_THREAD, str(kib << 10), when)
     assert done.returncode == 0, done.stderr
     refused = int(done.stdout)
     assert refused == (0 if kib == 1024 else 3)
