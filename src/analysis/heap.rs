@@ -68,6 +68,8 @@ impl Inspector {
     ///
     /// # Errors
     /// If the inspector is at work already; what a handler of an interrupt raises.
+    // Where it is inlined, the caller takes all the stack before it can ask how much there is.
+    #[inline(never)]
     pub fn heap(&self, py: Python<'_>) -> PyResult<Heap> {
         let started = Instant::now();
         let mut clock = Clock {

@@ -53,6 +53,8 @@ impl Inspector {
     /// # Errors
     /// If no object is given, one of them is nothing that the heap knows (a number, a string), or
     /// the inspector is at work already; what a handler of an interrupt raises.
+    // Where it is inlined, the caller takes all the stack before it can ask how much there is.
+    #[inline(never)]
     pub fn why_alive(&self, py: Python<'_>, objects: &Bound<'_, PyTuple>) -> PyResult<Retention> {
         let started = Instant::now();
         if objects.is_empty() {
