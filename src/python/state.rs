@@ -58,6 +58,8 @@ pub fn state(py: Python<'_>) -> PyResult<Entered> {
     })
 }
 
+// Inlined, it would take all the stack before [`state`] asks how much there is.
+#[inline(never)]
 fn of_process(py: Python<'_>) -> PyResult<Rc<State>> {
     let forks = fork_count();
     let current = |state: &Rc<State>| state.forks == forks;
