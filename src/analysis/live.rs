@@ -9,7 +9,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::OnceCell;
 
 use super::Inspector;
-use super::busy::busy;
+use super::busy::{busy, ensure_stack};
 use super::collection_pause::CollectionPause;
 use super::edges::Edges;
 use super::own::OwnObjects;
@@ -246,6 +246,7 @@ impl<'py> Live<'py> {
         arguments: Option<&Bound<'py, PyTuple>>,
         depth: Depth,
     ) -> PyResult<Self> {
+        ensure_stack()?;
         let turn = Turn::take(py);
         inspector.refresh(py);
         let frameworks = inspector.frameworks.try_borrow().map_err(|_| busy())?;

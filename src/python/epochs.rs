@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use super::report::CycleReport;
 use super::selection;
-use super::state::state;
+use super::state::{state, state_for_look};
 use crate::analysis::Inspector;
 use crate::model::report::Leak;
 use crate::watch::Ignored;
@@ -22,7 +22,7 @@ pub fn find_new(
     since: u64,
 ) -> PyResult<Option<CycleReport>> {
     let devices = selection(&devices)?;
-    let state = state(py)?;
+    let state = state_for_look(py)?;
     let found = state.check(py, |watcher| match since {
         0 => watcher.find_if_any(py, &devices).map(Some),
         _ => watcher.find_new(py, &devices, since),

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
 use super::off;
-use super::state::state;
+use super::state::{state, state_for_look};
 use super::values::{class, no_attribute, shown};
 use crate::model::diff::Diff;
 use crate::model::heap::{Buffer, By, Heap, Row, Table};
@@ -284,7 +284,7 @@ pub(super) fn settle(py: Python<'_>, redact: bool) -> PyResult<()> {
 #[pyo3(signature = (*, redact=false))]
 pub fn heap(py: Python<'_>, redact: bool) -> PyResult<Heap> {
     settle(py, redact)?;
-    let state = state(py)?;
+    let state = state_for_look(py)?;
     let inspector = state.watcher.inspector();
     match off(py)? {
         Some(note) => Ok(Heap::nothing(inspector.process_to_tell(py), note)),

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use rustc_hash::FxBuildHasher;
 
 use super::selection;
-use super::state::state;
+use super::state::{state, state_for_look};
 use super::values::no_attribute;
 use crate::analysis::{Moment, Monitor};
 use crate::model::growth::{Growth, GrowthReport};
@@ -52,7 +52,7 @@ impl GrowthWatch {
             pinned: 0,
         };
         let line_of = |device: &str, pointer| line_of.call1((device, pointer))?.extract();
-        let state = state(py)?;
+        let state = state_for_look(py)?;
         let inspector = state.watcher.inspector();
         inspector.watch_gradients(py, &self.monitor, now, &line_of)
     }
@@ -74,7 +74,7 @@ impl GrowthWatch {
             pinned: in_use.1,
         };
         let line_of = |device: &str, pointer| line_of.call1((device, pointer))?.extract();
-        let state = state(py)?;
+        let state = state_for_look(py)?;
         let inspector = state.watcher.inspector();
         let news = inspector.watch_growth(py, &self.monitor, now, &line_of)?;
         Ok((news.told, news.cleared))

@@ -33,7 +33,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyList;
 use report::CycleReport;
-use state::{State, state};
+use state::{State, state, state_for_look};
 
 use crate::analysis::Inspector;
 use crate::device::{DeviceSelection, driver_present, kinds};
@@ -218,7 +218,7 @@ fn find(
     frozen: bool,
 ) -> PyResult<CycleReport> {
     let devices = selection(&devices)?;
-    let state = state(py)?;
+    let state = state_for_look(py)?;
     if let Some(note) = off(py)? {
         return Ok(nothing(py, &state, note));
     }
@@ -241,7 +241,7 @@ fn look(
     oldest: Option<u32>,
 ) -> PyResult<CycleReport> {
     let devices = selection(&devices)?;
-    let state = state(py)?;
+    let state = state_for_look(py)?;
     if let Some(note) = off(py)? {
         return Ok(nothing(py, &state, note));
     }
@@ -266,7 +266,7 @@ fn is_distributed(py: Python<'_>) -> bool {
 /// The objects that a full collection would find unreachable, before finalizers.
 #[pyfunction]
 fn unreachable_objects(py: Python<'_>) -> PyResult<Bound<'_, PyList>> {
-    state(py)?.watcher.inspector().unreachable(py)
+    state_for_look(py)?.watcher.inspector().unreachable(py)
 }
 
 /// The patch for a reference that a line of a file makes.

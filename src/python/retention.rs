@@ -6,7 +6,7 @@ use pyo3::types::{PyIterator, PyList, PyTuple};
 
 use super::heap::settle;
 use super::off;
-use super::state::state;
+use super::state::state_for_look;
 use super::values::class;
 use crate::model::json::{model_from_json, to_json};
 use crate::model::report::Step;
@@ -185,5 +185,8 @@ pub fn why_alive(
     if let Some(note) = off(py)? {
         return Ok(Retention::nothing(note));
     }
-    state(py)?.watcher.inspector().why_alive(py, objects)
+    state_for_look(py)?
+        .watcher
+        .inspector()
+        .why_alive(py, objects)
 }

@@ -50,29 +50,50 @@ static STATE: Attached<RefCell<Option<Rc<State>>>> = Attached(RefCell::new(None)
 /// # Errors
 /// If it cannot be made.
 pub fn state(py: Python<'_>) -> PyResult<Entered> {
-    ensure_stack()?;
     let locked = Locked::take(py);
+    let state = match known_state() {
+        Some(state) => state,
+        None => {
+            ensure_stack()?;
+            make_state(py)?
+        }
+    };
     Ok(Entered {
-        state: of_process(py)?,
+        state,
         _locked: locked,
     })
 }
 
+/// As [`state`], for a look.
+///
+/// # Errors
+/// If the thread that calls has too little of its stack left.
+pub fn state_for_look(py: Python<'_>) -> PyResult<Entered> {
+    ensure_stack()?;
+    state(py)
+}
+
+/// That of this process, if it was made.
+fn known_state() -> Option<Rc<State>> {
+    let forks = fork_count();
+    STATE
+        .0
+        .borrow()
+        .clone()
+        .filter(|state| state.forks == forks)
+}
+
 // Inlined, it would take all the stack before [`state`] asks how much there is.
 #[inline(never)]
-fn of_process(py: Python<'_>) -> PyResult<Rc<State>> {
+fn make_state(py: Python<'_>) -> PyResult<Rc<State>> {
     let forks = fork_count();
-    let current = |state: &Rc<State>| state.forks == forks;
-    if let Some(state) = STATE.0.borrow().clone().filter(current) {
-        return Ok(state);
-    }
     let made = Rc::new(State {
         watcher: Watcher::new(py)?,
         hook: RefCell::new(None),
         forks,
     });
     // Making it ran Python code, and another thread may have made one meanwhile.
-    if let Some(state) = STATE.0.borrow().clone().filter(current) {
+    if let Some(state) = known_state() {
         return Ok(state);
     }
     let parents = STATE.0.borrow_mut().replace(Rc::clone(&made));

@@ -78,6 +78,37 @@ def test_parameters_can_be_replaced_while_growth_is_watched() -> None:
     assert model.weight.dtype == torch.float64
 
 
+IN_A_SMALL_THREAD_OF_A_FORK = """
+import os, warnings
+warnings.simplefilter("ignore")
+watch = cyclescope.warn_tensor_cycles(devices="any", min_bytes=0)
+statuses = []
+
+def work():
+    child = os.fork()
+    if child == 0:
+        gc.collect()
+        os._exit(7)
+    statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+
+threading.stack_size(65536)
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+Node()
+gc.collect()
+assert watch.flush(60)
+print(statuses)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other least sizes")
+def test_a_fork_by_a_thread_with_little_stack() -> None:
+    done = run(IN_A_SMALL_THREAD_OF_A_FORK)
+    assert (done.returncode, done.stdout) == (0, "[7]\n"), done.stderr
+    assert "RuntimeError" not in done.stderr, done.stderr
+
+
 WITH_LITTLE_MEMORY = """
 import resource
 kept = [[number, [number], {number: number}] for number in range(200_000)]
