@@ -9,12 +9,12 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::OnceCell;
 
 use super::Inspector;
-use super::busy::{busy, ensure_stack};
+use super::busy::busy;
 use super::collection_pause::CollectionPause;
 use super::edges::Edges;
 use super::own::OwnObjects;
 use super::process::is_library_module;
-use super::room::{ROOM_FOR_LIVE, ask_for_room};
+use super::room::{ROOM_FOR_LIVE, ask_for_room, ensure_stack};
 use super::turn::Turn;
 use crate::capture::{
     Ask, Csr, LiveObjects, NotTaken, ReferenceName, RunningFrame, is_library_file, running_frames,

@@ -58,7 +58,7 @@ mod weak_containers;
 mod why;
 
 pub use book::Moment;
-pub(crate) use busy::{Busy, ensure_stack};
+pub(crate) use busy::Busy;
 pub(crate) use found::{
     Behind, Detail, Fate, Found, addresses, confirm_gone, date, forget_behind, join,
 };
@@ -66,3 +66,4 @@ pub use inspector::Inspector;
 pub(crate) use inspector::{DESCRIBED, Look};
 pub use monitor::Monitor;
 pub use out_of_memory::{MemoryInUse, Pieces};
+pub(crate) use room::ensure_stack;

@@ -1,8 +1,10 @@
-//! Is there memory enough for a look?
+//! Is there memory enough for a look, and stack?
 
 use memmap2::MmapMut;
-use pyo3::exceptions::PyMemoryError;
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError};
 use pyo3::prelude::*;
+
+use crate::cpython::{STACK_NEEDED, has_stack};
 
 /// What looking at one object takes at most, in bytes.
 pub(super) const ROOM_FOR_OBJECT: usize = 512;
@@ -38,4 +40,17 @@ pub(super) fn ask_for_room(objects: usize, for_each: usize) -> PyResult<()> {
 
 pub(super) fn no_room() -> PyErr {
     PyMemoryError::new_err("not enough memory to inspect the heap")
+}
+
+/// # Errors
+/// If the thread that calls has too little of its stack left for a look.
+pub(crate) fn ensure_stack() -> PyResult<()> {
+    match has_stack() {
+        true => Ok(()),
+        false => Err(PyRuntimeError::new_err(format!(
+            "cyclescope needs {} KiB of stack, and this thread has less left; call it on another thread, or raise \
+             threading.stack_size() before this one starts",
+            STACK_NEEDED >> 10
+        ))),
+    }
 }

@@ -1,6 +1,7 @@
 //! How much of the C stack a thread has left.
 //!
-//! Python code needs little of it from 3.11 on, so programs give threads as little as 32 KiB (`threading.stack_size`).
+//! Python code needs little of it from 3.11 on, and a program may give its threads as little as 32 KiB
+//! (`threading.stack_size`).
 
 use std::cell::Cell;
 

@@ -152,6 +152,10 @@ impl Sparse {
         let mut made = FxHashSet::default();
         for tensor in &tensors {
             let tensor = tensor.bind(py);
+            // A look meets a tensor more than once.
+            if known.contains_key(&(tensor.as_ptr() as usize)) {
+                continue;
+            }
             let parts = self.parts(tensor, is_plain(tensor)).into_iter();
             let parts = parts.filter_map(|(name, part)| Some((name, Part::new(part).ok()?)));
             let parts: Vec<_> = parts.collect();

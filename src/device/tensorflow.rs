@@ -1,9 +1,9 @@
 //! TensorFlow: eager tensors, and the variables that Keras's layers consist of.
 //!
-//! A tensor is asked only what its C++ code answers at once and without making an object that the collector tracks. Its size is not answered at once while operations run asynchronously
-//! (`LocalTensorHandleData::NumElements`), so tensors are not read where that may be. Variables are: what the tensor that
-//! is their handle refers to, a message in it says. TensorFlow does not tell where memory is: the tensor, and the handle of
-//! a variable, stand for it.
+//! A tensor is asked only what its C++ code answers at once and without making an object that the collector tracks. Its
+//! size is not answered at once while operations run asynchronously (`LocalTensorHandleData::NumElements`), so tensors
+//! are not read where that may be. Variables are: what the tensor that is their handle refers to, a message in it says.
+//! TensorFlow does not tell where memory is: the tensor, and the handle of a variable, stand for it.
 
 use std::cell::Cell;
 use std::rc::Rc;

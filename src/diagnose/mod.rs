@@ -71,8 +71,7 @@ pub struct Diagnosis {
 /// Diagnoses the leaks of a folded graph; none if no cycle of it reaches a buffer.
 ///
 /// Each cause is a leak of its own. But causes with the same signature are one, and so are those of the same libraries, and
-/// of one class that was made at run time; and
-/// what a library or the interpreter adds to a cycle of the program's belongs to the first cause in the same strongly
+/// of one class that was made at run time; and what a library or the interpreter adds to a cycle of the program's belongs to the first cause in the same strongly
 /// connected component.
 pub fn diagnose(graph: &LeakGraph, code: &dyn Code) -> Vec<Diagnosis> {
     let found = find_causes(graph, code);
