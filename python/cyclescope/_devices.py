@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 from cyclescope import _native
+from cyclescope._imported import imported
 from cyclescope._suggest import nearest
 from cyclescope._system import environment
 
@@ -82,14 +82,13 @@ def blindness(names: list[str]) -> str | None:
     """
     if any(not name.startswith("cuda") for name in names):
         return None
-    torch = sys.modules.get("torch")
-    if getattr(getattr(torch, "version", None), "hip", None) is not None:
+    if getattr(imported("torch", "version"), "hip", None) is not None:
         return None
     if not _native.cuda_driver_present():
         return "this machine has no CUDA driver"
     # CUDA reads the list when it is initialised, up to the first entry that names no device.
     visible = environment("CUDA_VISIBLE_DEVICES")
-    begun = getattr(sys.modules.get("torch.cuda"), "is_initialized", bool)()
+    begun = (imported("torch.cuda", "is_initialized") or bool)()
     if visible is not None and not begun and visible.strip()[:1] in ("", "-"):
         return f"CUDA_VISIBLE_DEVICES is {visible!r}, which hides every GPU"
     return None
@@ -97,7 +96,7 @@ def blindness(names: list[str]) -> str | None:
 
 def _accept_backend() -> None:
     """Accept the name that a backend outside of PyTorch has given itself."""
-    name = getattr(sys.modules.get("torch._C"), "_get_privateuse1_backend_name", None)
+    name = imported("torch._C", "_get_privateuse1_backend_name")
     if name is not None:
         _native.add_device_kind(name())
 
@@ -113,9 +112,9 @@ def _name(device: Any) -> str | None:
     """The name of a device; None for what is none."""
     if issubclass(type(device), str):
         return cast("str", device)
-    if type(device) is getattr(sys.modules.get("torch"), "device", None):
+    if type(device) is imported("torch", "device"):
         return str(device)
-    if type(device) is getattr(sys.modules.get("jaxlib._jax"), "Device", None):
+    if type(device) is imported("jaxlib._jax", "Device"):
         return _name_of_jax(device)
     return None
 

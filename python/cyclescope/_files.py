@@ -6,7 +6,6 @@ None of this calls ``pathlib``'s methods that ask the system: see :mod:`cyclesco
 from __future__ import annotations
 
 import contextlib
-import sys
 from errno import EACCES, EISDIR, ENOENT, ENOTDIR
 from os import W_OK, X_OK, PathLike, scandir, strerror
 from os import name as os_name
@@ -14,6 +13,7 @@ from pathlib import Path
 from stat import S_IMODE, S_ISDIR, S_ISREG
 
 from cyclescope import _system
+from cyclescope._imported import imported
 from cyclescope._system import absolute, environment, fsencode, fspath, join, open_file
 
 
@@ -98,7 +98,7 @@ def temporary_folder() -> Path:
     Raises:
         OSError: If none can be created.
     """
-    chosen = getattr(sys.modules.get("tempfile"), "tempdir", None)
+    chosen = imported("tempfile", "tempdir")
     variables = (environment(name) for name in ("TMPDIR", "TEMP", "TMP"))
     named = [name for name in (chosen, *variables) if isinstance(name, str) and name]
     for parent in (*named, *TEMPORARY, "."):

@@ -8,11 +8,11 @@ memory was freed during the collection, and the entry before that free is its al
 from __future__ import annotations
 
 import os
-import sys
 from types import ModuleType
 from typing import Any
 
 from cyclescope import _log, _native
+from cyclescope._imported import imported_torch
 from cyclescope._live.imports import Waiting
 from cyclescope._off import OFF
 
@@ -84,7 +84,7 @@ class History:
         self._ended = True
         self._waiting.stop()
         _users.discard(self)
-        torch = sys.modules.get("torch")
+        torch = imported_torch()
         if not _users and _recording and torch is not None:
             _recording = False
             try:
@@ -159,7 +159,7 @@ def _obstacle(torch: ModuleType) -> str | None:
 def _begin() -> None:
     """Start recording. Never raises, because PyTorch may call it while it initialises CUDA."""
     global _recording
-    torch = sys.modules.get("torch")
+    torch = imported_torch()
     if not _users or _recording or torch is None:
         return
     try:
@@ -174,7 +174,7 @@ def _begin() -> None:
 
 
 def _snapshot() -> dict[str, Any] | None:
-    torch = sys.modules.get("torch")
+    torch = imported_torch()
     try:
         if torch is None or not torch.cuda.is_initialized() or torch._C._cuda_isInBadFork():
             return None

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 
 from cyclescope import _log, _native
+from cyclescope._imported import imported
 from cyclescope._off import OFF
 from cyclescope._system import get_ident, getpid, monotonic
 from cyclescope._threads import POLL_SECONDS, Helper, is_cooperative, pause, signals_blocked
@@ -139,10 +140,10 @@ def _tell_next(own: Helper) -> bool:
 
 def _end_with_worker() -> None:
     """Register for the exit of a ``multiprocessing`` worker, which runs no ``atexit`` handlers."""
-    process = sys.modules.get("multiprocessing.process")
-    util = sys.modules.get("multiprocessing.util")
-    if process is not None and util is not None and process.parent_process() is not None:
-        util.Finalize(None, at_exit, exitpriority=0)
+    parent = imported("multiprocessing.process", "parent_process")
+    finalize = imported("multiprocessing.util", "Finalize")
+    if parent is not None and finalize is not None and parent() is not None:
+        finalize(None, at_exit, exitpriority=0)
 
 
 def _complain(message: str) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from threading import Thread
 from typing import Any
 
+from cyclescope._imported import imported
 from cyclescope._system import monotonic, sleep
 
 # Programs replace them in their tests, too.
@@ -30,13 +31,12 @@ def original(name: str) -> Any | None:
     What they call a thread shares one real thread with the program, which stands still while
     cyclescope waits in native code.
     """
-    monkey = sys.modules.get("gevent.monkey")
-    is_patched = getattr(monkey, "is_object_patched", None)
+    is_patched = imported("gevent.monkey", "is_object_patched")
     if is_patched is not None and is_patched("_thread", name):
-        return monkey.get_original("_thread", name)  # type: ignore[union-attr]
-    is_patched = getattr(sys.modules.get("eventlet.patcher"), "is_monkey_patched", None)
+        return sys.modules["gevent.monkey"].get_original("_thread", name)
+    is_patched = imported("eventlet.patcher", "is_monkey_patched")
     if is_patched is not None and is_patched("thread"):
-        return getattr(sys.modules.get("__original_module__thread"), name, None)
+        return imported("__original_module__thread", name)
     return None
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cyclescope._devices import Devices
 from cyclescope._forbid import Recorder, TensorCycleError
+from cyclescope._imported import imported
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF
 from cyclescope._suggest import nearest
@@ -42,7 +43,7 @@ class NoTensorCycles(_Base):
 
     def __init_subclass__(cls, **arguments: object) -> None:
         super().__init_subclass__(**arguments)  # type: ignore[arg-type]
-        case = getattr(sys.modules.get("unittest.case"), "TestCase", None)
+        case = imported("unittest.case", "TestCase")
         order = cls.__mro__
         if case in order and order.index(case) < order.index(NoTensorCycles):
             bases = sorted(cls.__bases__, key=lambda base: not issubclass(base, NoTensorCycles))

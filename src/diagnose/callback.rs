@@ -61,6 +61,9 @@ pub fn callback<'a>(case: &Case<'a>, steps: &[CycleStep<'a>]) -> Option<Callback
                     .iter()
                     .any(|part| name.starts_with(part)) =>
             {
+                if step.next.description.kind == ObjectKind::Instance {
+                    return Some(of_argument(case, step, kept_by));
+                }
                 partial = "a `functools.partial` with the argument ";
             }
             (
@@ -91,6 +94,26 @@ pub fn callback<'a>(case: &Case<'a>, steps: &[CycleStep<'a>]) -> Option<Callback
         }
     }
     None
+}
+
+/// A partial that has an object as an argument.
+fn of_argument<'a>(case: &Case<'a>, step: &CycleStep<'a>, kept_by: Vec<EdgeIndex>) -> Callback<'a> {
+    let class = short(&step.next.description.type_name);
+    let weakly = case
+        .weakly(step.edge)
+        .map_or_else(String::new, |(slots, kept)| {
+            format!("; or pass a `weakref.proxy` of the object{slots}{kept}")
+        });
+    Callback {
+        text: format!("a `functools.partial` with the {class} as an argument"),
+        remedy: format!(
+            "pass the values that the function needs, not the {class}, if they never change{weakly}"
+        ),
+        removes: vec![step.edge],
+        kept_by,
+        keeps: step.next,
+        variable: None,
+    }
 }
 
 /// A function that captures a variable or has a default argument of its name.

@@ -103,3 +103,54 @@ def test_where_a_method_is_given_away_is_the_line(
     line = text[: text.index(gives)].count("\n") + 1
     assert (leak.source is not None and leak.source.marked == line) is is_named
     assert (f"lines_of_owner.py:{line}: " in " ".join(leak.to_text().split())) is is_named
+
+
+PARTIAL = """
+import functools
+from functools import partial
+
+import numpy
+
+
+class Bus:
+    def __init__(self):
+        self.handlers = []
+
+    def on(self, handler):
+        self.handlers.append(handler)
+
+
+def count(owner):
+    owner.total += 1
+
+
+{more}
+
+
+class Counts:
+    def __init__(self):
+        self.data = numpy.zeros(1024)
+        self.bus = Bus()
+        {gives}
+"""
+
+
+@pytest.mark.parametrize(
+    ("gives", "more", "is_named"),
+    [
+        ("self.bus.on(partial(count, self))", "", True),
+        ("self.bus.on(functools.partial(count, owner=self))", "count(Bus)", True),
+        ("self.bus.on(partial(count, self))", "def other(): return partial(count, 1)", False),
+        ("self.bus.on(partial(count, self))", "again = count", False),
+        ("self.bus.on(partial(globals()['count'], self))", "", False),
+        ("self.bus.on(partial(*[count, self]))", "", False),
+    ],
+)
+def test_where_a_partial_is_given_away_is_the_line(
+    gives: str, more: str, *, is_named: bool, modules: Modules
+) -> None:
+    text = PARTIAL.replace("{more}", more and f"try:\n    {more}\nexcept Exception: ...")
+    text = text.replace("{gives}", gives)
+    (leak,) = found(modules.load("lines_of_partial", text).Counts).leaks
+    line = text[: text.index(gives)].count("\n") + 1
+    assert (leak.source is not None and leak.source.marked == line) is is_named

@@ -65,6 +65,11 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
         "    return self._size_cache[args]",
     ),
     "map_on_owner": ("iterator-on-owner", "Dataset.samples map load", "    return map(...)"),
+    "module_hook_partial": (
+        "module-hook-captures-module",
+        "Scale Trainer weakref.proxy .remove()",
+        None,
+    ),
     "module_made_at_run_time": ("namespace-made-at-run-time", "count", None),
     "mutually_recursive_functions": (
         "mutually-recursive-functions",

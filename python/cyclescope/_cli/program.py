@@ -27,6 +27,7 @@ from typing import Any, TextIO, cast
 
 from cyclescope import _native, _teller
 from cyclescope._cli.notebook import Notebook, NotebookError
+from cyclescope._imported import imported
 
 INTERRUPTED = 130
 
@@ -187,7 +188,7 @@ def run_exit_handlers() -> None:
     function, that of ``logging``, which this command has imported, and that of JAX, after which no
     array has any memory.
     """
-    jax = getattr(sys.modules.get("jax._src.api"), "clean_up", None)
+    jax = imported("jax._src.api", "clean_up")
     try:
         registered = [id(function) for function in _take_out(())]
     except Exception:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from cyclescope import _log, _native
+from cyclescope._imported import imported
 from cyclescope._live.growth import Growth, LeakMonitor, running_beside
 from cyclescope._live.imports import Waiting
 from cyclescope._live.reading import Torch
@@ -52,8 +52,7 @@ class AutomaticSteps:
 
     def _begin(self, torch: Torch) -> None:
         # PyTorch imports it itself, but does not have it as an attribute of `torch.optim`.
-        optimizers = sys.modules.get("torch.optim.optimizer")
-        register = getattr(optimizers, "register_optimizer_step_post_hook", None)
+        register = imported("torch.optim.optimizer", "register_optimizer_step_post_hook")
         if register is not None:
             self._hook = register(self._after_step)
         begin(self._tick, "cyclescope-growth")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from cyclescope import _native, _system
+from cyclescope._imported import imported, imported_torch
 from cyclescope._live import reading
 from cyclescope._live.allocator import pinned_bytes, segments_of
 from cyclescope._live.reading import Torch
@@ -40,7 +40,7 @@ def memory(device: object = None) -> DeviceMemory:
     """
     if OFF:
         return _native.device_memory("cuda", (0, 0, _system.now()), [], [])
-    torch = reading.imported_torch()
+    torch = imported_torch()
     if torch is None or not reading.is_using_cuda(torch):
         if device is not None and _name_of(device).partition(":")[0] != "cuda":
             raise ValueError(f"device is {_name_of(device)!r}, which is not a GPU such as 'cuda:0'")
@@ -68,7 +68,7 @@ def memory(device: object = None) -> DeviceMemory:
 
 def gpus_in_use() -> list[int]:
     """The numbers of the GPUs that PyTorch uses in this process."""
-    torch = reading.imported_torch()
+    torch = imported_torch()
     if torch is None or not reading.is_using_cuda(torch):
         return []
     count: int = torch.cuda.device_count()
@@ -96,13 +96,13 @@ def _ordinal(torch: Torch, device: object) -> int:
 
 def _cupy(ordinal: int) -> list[Pool]:
     """The memory pool of CuPy, if the program has imported it."""
-    cupy: Any = sys.modules.get("cupy")
-    pool = reading.quietly(getattr(cupy, "get_default_memory_pool", lambda: None))
+    get_pool = imported("cupy", "get_default_memory_pool")
+    pool = reading.quietly(get_pool or (lambda: None))
     if pool is None:
         return []
 
     def sizes() -> tuple[int, int]:
-        with cupy.cuda.Device(ordinal):
+        with sys.modules["cupy"].cuda.Device(ordinal):
             return pool.used_bytes(), pool.free_bytes()
 
     used, free = reading.quietly(sizes) or (0, 0)
@@ -118,8 +118,8 @@ def _cupy(ordinal: int) -> list[Pool]:
 
 def _jax(ordinal: int) -> list[Pool]:
     """The memory of JAX's allocator, if the program has set up its GPUs."""
-    bridge: Any = sys.modules.get("jax._src.xla_bridge")
-    if not reading.quietly(getattr(bridge, "backends_are_initialized", lambda: False)):
+    is_set_up = imported("jax._src.xla_bridge", "backends_are_initialized")
+    if is_set_up is None or not reading.quietly(is_set_up):
         return []
 
     def sizes() -> tuple[int, int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from cyclescope import _fields, _log, _native, _ranks
 from cyclescope._devices import Devices
 from cyclescope._files import exists, make_folder, within, write_whole
+from cyclescope._imported import imported_torch
 from cyclescope._live import reading
 from cyclescope._live.allocator import line_of_block, pinned_bytes
 from cyclescope._live.reading import Torch
@@ -147,7 +148,7 @@ class LeakMonitor:
 
     def _step(self) -> list[Growth]:
         self._steps += 1
-        torch = reading.imported_torch()
+        torch = imported_torch()
         news = _told(self._seen.step(self._steps, self.every, _line_of))
         if self._steps < self._next:
             return news
@@ -220,7 +221,7 @@ class LeakMonitor:
         was_running, self._running = self._running, False
         if self in _running:
             _running.remove(self)
-        if was_running and not self._busy and not _is_at_work(reading.imported_torch()):
+        if was_running and not self._busy and not _is_at_work(imported_torch()):
             try:
                 self._seen.end()
             except Exception as error:
@@ -280,7 +281,7 @@ def _told(news: list[Growth]) -> list[Growth]:
 
 
 def _line_of(device: str, pointer: int) -> str | None:
-    torch = reading.imported_torch()
+    torch = imported_torch()
     return None if torch is None else line_of_block(torch, device, pointer)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cyclescope._live.reading import Torch, imported_torch
+from cyclescope._imported import imported_torch
+from cyclescope._live.reading import Torch
 from cyclescope._off import OFF
 from cyclescope._threads import Flag, begin
 

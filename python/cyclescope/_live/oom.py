@@ -19,6 +19,7 @@ from cyclescope._files import (
     within,
     write_whole,
 )
+from cyclescope._imported import imported_torch
 from cyclescope._live import reading
 from cyclescope._live.imports import Waiting
 from cyclescope._live.postmortem import Examiner
@@ -194,7 +195,7 @@ _busy = False
 def _attach() -> None:
     """Attach the observer of this process. PyTorch may call this while it initialises CUDA."""
     global _attached
-    torch = sys.modules.get("torch")
+    torch = imported_torch()
     if torch is None:
         return
     try:

@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 
 from cyclescope import _log, _native, _warner
+from cyclescope._imported import imported_torch
 from cyclescope._live import reading
 from cyclescope._live.imports import Waiting
 from cyclescope._live.reading import Torch
@@ -136,7 +137,7 @@ class PressureRelief:
     def _relieve(self) -> None:
         """Runs on the main thread between two bytecode instructions, and must not raise."""
         try:
-            torch = reading.imported_torch()
+            torch = imported_torch()
             if not self._stopped.is_set() and torch is not None:
                 self._collect(torch)
         except Exception as error:

@@ -5,21 +5,11 @@ Nothing here allocates memory on a device, initialises CUDA or imports PyTorch.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
 Torch = Any
 """The module ``torch``; typed so because cyclescope does not depend on it."""
-
-
-def imported_torch() -> Torch | None:
-    """PyTorch, if the program has imported it, and to the end."""
-    torch = sys.modules.get("torch")
-    spec = getattr(torch, "__spec__", None)
-    if torch is None or getattr(spec, "_initializing", False) or not hasattr(torch, "_C"):
-        return None
-    return torch
 
 
 def has_cuda(torch: Torch) -> bool:

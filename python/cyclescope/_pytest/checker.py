@@ -12,6 +12,7 @@ import pytest
 from cyclescope import _native
 from cyclescope._devices import blindness, device_names
 from cyclescope._forbid import Recorder
+from cyclescope._imported import imported
 from cyclescope._native import CycleReport
 from cyclescope._pytest.check import CHECK, SECTION, Check, Owed, complete_pages, shorten
 from cyclescope._pytest.ending import OUTPUT, Ending, Found, release_instances
@@ -373,7 +374,7 @@ def _refuse_lone_mixin(item: pytest.Item) -> None:
     Raises:
         pytest.UsageError: If it derives from ``NoTensorCycles`` and from no ``TestCase``.
     """
-    case = getattr(sys.modules.get("unittest.case"), "TestCase", None)
+    case = imported("unittest.case", "TestCase")
     cls = _class_with_mixin(item)
     if cls is not None and case not in cls.__mro__:
         name = cls.__name__
@@ -386,7 +387,7 @@ def _refuse_lone_mixin(item: pytest.Item) -> None:
 
 def _class_with_mixin(item: pytest.Item) -> type | None:
     """The class of a test, if it derives from ``NoTensorCycles``."""
-    mixin = getattr(sys.modules.get("cyclescope._unittest"), "NoTensorCycles", None)
+    mixin = imported("cyclescope._unittest", "NoTensorCycles")
     cls: type | None = getattr(item, "cls", None)
     return cls if cls is not None and mixin in cls.__mro__ else None
 

@@ -21,6 +21,7 @@ mod limiting;
 mod mention;
 mod owner;
 mod part;
+mod partial;
 mod place;
 mod program;
 mod project;
@@ -47,6 +48,7 @@ pub use self::doubt::doubt_libraries;
 use self::edit::{line_edits, unified};
 use self::files::{read, words};
 pub use self::limiting::{Beside, Limit, limiting};
+use self::partial::made_partial;
 use self::place::{Made, made, put};
 use self::project::others_allow;
 use self::reference::{Reference, show_around, shown};
@@ -405,9 +407,9 @@ fn show_candidates(
     }
 }
 
-/// Shows where the program gives a bound method away, in the place of what keeps it.
+/// Shows where the program gives a bound method or a partial away, in the place of what keeps it.
 fn show_taken(leak: &mut Leak, sources: &mut Sources) {
-    let Some((file, start)) = taken(leak, sources) else {
+    let Some((file, start)) = taken(leak, sources).or_else(|| made_partial(leak, sources)) else {
         return;
     };
     let Some(syntax) = sources.get(&file) else {

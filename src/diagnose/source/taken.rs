@@ -5,6 +5,7 @@ use tree_sitter::Node;
 use super::family::bases;
 use super::files::words;
 use super::held::last_part;
+use super::partial::is_partial;
 use super::sources::{Source, Sources};
 use super::syntax::{Syntax, all, children, functions_around, is_field, lines, scope};
 use crate::capture::{is_library_file, is_standard_extension};
@@ -150,11 +151,19 @@ fn has_no_subclass(name: &str, known: &[String], sources: &mut Sources) -> bool 
     })
 }
 
-/// The expression that is shown for what begins there: the call that is given the method.
+/// The expression that is shown for what begins there: the call that is given the method, or the partial of the function.
 pub fn expression(syntax: &Syntax, start: usize) -> Option<Node<'_>> {
-    let mut nodes = all(syntax.root()).into_iter();
-    let taken = nodes.rfind(|node| node.kind() == "attribute" && node.start_byte() == start)?;
-    Some(given_to(taken).unwrap_or(taken))
+    let nodes = all(syntax.root());
+    let of_kind = |kind: &str| {
+        let mut nodes = nodes.iter().rev();
+        nodes.find(|node| node.kind() == kind && node.start_byte() == start)
+    };
+    let taken = *of_kind("attribute").or_else(|| of_kind("identifier"))?;
+    let mut given = given_to(taken).unwrap_or(taken);
+    if is_partial(syntax, given) {
+        given = given_to(given).unwrap_or(given);
+    }
+    Some(given)
 }
 
 /// The name of the only bound method of the cycle, and where it is defined, if the program's code has it and the advice
