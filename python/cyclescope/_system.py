@@ -50,6 +50,8 @@ tracked_objects = gc.get_objects
 
 get_ident = _thread.get_ident
 
+is_finalizing = sys.is_finalizing
+
 environment = os.environ.get
 """The value of an environment variable; None, or another default, if it is not set."""
 

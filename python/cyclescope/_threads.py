@@ -13,7 +13,7 @@ from threading import Thread
 from typing import Any
 
 from cyclescope._imported import imported
-from cyclescope._system import monotonic, sleep
+from cyclescope._system import is_finalizing, monotonic, sleep
 
 # Programs replace them in their tests, too.
 _start = Thread.start
@@ -57,8 +57,15 @@ def pause() -> None:
 
 
 @contextlib.contextmanager
-def _enough_stack() -> Iterator[None]:
-    """Give threads that are started meanwhile no smaller stack than they need."""
+def _conditions() -> Iterator[None]:
+    """Give threads that are started meanwhile no smaller stack than they need.
+
+    Raises:
+        RuntimeError: While the interpreter shuts down. Before 3.12, a thread that is started then
+            never runs, and its starter waits for it for ever.
+    """
+    if is_finalizing():
+        raise RuntimeError("can't create new thread at interpreter shutdown")
     stack_size = _real("stack_size")
     before = stack_size()
     if not 0 < before < STACK_BYTES:
@@ -79,7 +86,7 @@ def begin(run: Callable[[], object], name: str) -> None:
         RuntimeError: If no thread can start.
     """
     start = original("start_new_thread")
-    with _enough_stack():
+    with _conditions():
         if start is None:
             _start(Thread(target=run, name=name, daemon=True))
         else:
@@ -147,7 +154,7 @@ class Helper(Thread):
             RuntimeError: If no thread can start.
         """
         start = original("start_new_thread")
-        with _enough_stack():
+        with _conditions():
             if start is None:
                 _start(self)
                 return
