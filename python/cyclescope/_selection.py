@@ -72,7 +72,7 @@ _looked_up: set[str] = set()
 def _similar(name: str) -> str | None:
     """A name that something has, if nothing has this one."""
     known = {*dict(_native.patterns()), *dict(_native.known_leaks())}
-    modules = {module.partition(".")[0] for module in sys.modules if type(module) is str}
+    modules = {module.partition(".")[0] for module in list(sys.modules) if type(module) is str}
     if OFF or name in known or name in modules or SIGNATURE.fullmatch(name) is not None:
         return None
     # Libraries need not be imported yet, and may be named as the package index does.

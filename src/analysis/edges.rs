@@ -40,6 +40,12 @@ impl Edges {
         self.regions.add(buffer.space(), start, bytes, is_whole)
     }
 
+    /// Adds a reference, also beside another one between the two, of which the name of the first is known here.
+    pub fn add_again(&mut self, from: u32, to: u32, name: ReferenceName) {
+        self.names.entry((from, to)).or_insert(name);
+        self.list.push((from, to));
+    }
+
     /// Adds a reference, which keeps its first name.
     pub fn add(&mut self, from: u32, to: u32, name: ReferenceName) {
         if let Entry::Vacant(free) = self.names.entry((from, to)) {

@@ -4,6 +4,8 @@ mod evidence;
 mod pattern;
 mod words;
 
+pub(super) use self::pattern::QUEUES;
+
 use std::cell::OnceCell;
 use std::cmp::Reverse;
 
@@ -276,6 +278,7 @@ impl<'a, 'py> Look<'a, 'py> {
             let holder = accumulator.node;
             if self.is_bounded(holder)
                 || self.is_limited_cache(holder)
+                || self.is_in_bounded_queue(holder)
                 || self.is_in_weak_cache(holder)
             {
                 continue;

@@ -110,6 +110,8 @@ pub struct Live<'py> {
     /// Those of the permanent generation (`gc.freeze`), as far as that is known.
     pub frozen: FxHashSet<u32>,
     pub(super) modules: Vec<(u32, String)>,
+    /// By module: the node of the dictionary that has its variables.
+    pub(super) module_dicts: FxHashMap<u32, u32>,
     /// What the standard library keeps, with what it is.
     pub(super) library: Vec<(u32, String)>,
     /// IPython runs the program and keeps the results of its cells.
@@ -289,6 +291,7 @@ impl<'py> Live<'py> {
             buffers: Vec::new(),
             hidden: FxHashMap::default(),
             modules: Vec::new(),
+            module_dicts: FxHashMap::default(),
             library: Vec::new(),
             is_notebook: is_notebook(py),
             frame_nodes: Vec::new(),
@@ -442,12 +445,19 @@ impl<'py> Live<'py> {
         }
         let stacks = self.hidden.iter();
         let stacks = stacks.filter(|(_, name)| **name == ReferenceName::Stack);
-        for node in stacks.map(|((frame, _), _)| frame).chain(&self.late) {
+        let modules = self.module_dicts.keys();
+        for node in stacks
+            .map(|((frame, _), _)| frame)
+            .chain(modules)
+            .chain(&self.late)
+        {
             has_late[*node as usize] = true;
         }
         paths.extend(graph, self.named_roots(), |from, to| {
             let waits = has_late[from as usize]
-                && (self.late.contains(&from) || self.is_on_stack(from, to))
+                && (self.late.contains(&from)
+                    || self.is_on_stack(from, to)
+                    || self.is_of_c(from, to))
                 || has_first[to as usize] && !self.holders_first[&to].contains(&from);
             passes(from) && !is_type(from, to) && !waits
         });
@@ -497,6 +507,13 @@ impl<'py> Live<'py> {
         paths
     }
 
+    /// True if the C code of a module refers to an object, which is not among the module's variables then.
+    pub fn is_of_c(&self, module: u32, to: u32) -> bool {
+        self.module_dicts
+            .get(&module)
+            .is_some_and(|dict| *dict != to)
+    }
+
     /// True if a running frame has an object on its stack, and not in a variable as well.
     pub fn is_on_stack(&self, from: u32, to: u32) -> bool {
         self.hidden.get(&(from, to)) == Some(&ReferenceName::Stack)
@@ -534,6 +551,17 @@ impl<'py> Live<'py> {
     pub fn program_frames(&self) -> impl Iterator<Item = (u32, &RunningFrame)> {
         let nodes = self.frame_nodes.iter();
         nodes.map(|(node, index)| (*node, &self.frames[*index]))
+    }
+
+    /// The variable of a running frame by which it refers to an object, after so many others of its variables do.
+    pub fn variable(&self, frame: u32, to: u32, others: usize) -> Option<ReferenceName> {
+        let (_, frame) = self.program_frames().find(|(node, _)| *node == frame)?;
+        let mut variables = frame
+            .variables
+            .iter()
+            .filter(|(_, address)| self.objects.number_at(*address) == Some(to));
+        let (name, _) = variables.nth(others)?;
+        Some(ReferenceName::Local(name.clone()))
     }
 
     /// True for the node of a running frame.

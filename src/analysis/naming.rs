@@ -240,7 +240,12 @@ impl<'a, 'py> Naming<'a, 'py> {
             Root::Module(name) if self.is_history(&name, nodes) => {
                 NamedRoot::Library("the notebook's history".to_owned())
             }
-            Root::Module(name) => NamedRoot::Module(name),
+            Root::Module(name) => match nodes.get(1) {
+                Some(next) if self.live.is_of_c(nodes[0], *next) => {
+                    NamedRoot::Library(format!("C code of the module `{name}`"))
+                }
+                _ => NamedRoot::Module(name),
+            },
             Root::Frame(index) => {
                 let frame = &self.live.frames[index];
                 let thread = self.live.threads.iter().find(|(id, _)| *id == frame.thread);
@@ -279,8 +284,12 @@ pub(super) fn reference_names(
     from: u32,
     targets: &[u32],
 ) -> Vec<ReferenceName> {
-    let hidden = |target: &u32| live.hidden.get(&(from, *target)).cloned();
-    let unnamed = |target: &u32| hidden(target).unwrap_or(ReferenceName::Unnamed);
+    let unnamed = |at: usize| {
+        let before = targets[..at].iter().filter(|it| **it == targets[at]);
+        let variable = live.variable(from, targets[at], before.count());
+        let hidden = || live.hidden.get(&(from, targets[at])).cloned();
+        variable.or_else(hidden).unwrap_or(ReferenceName::Unnamed)
+    };
     // A function of the program's own is an object of Python's, which its result shows to the collector.
     let is_grad_fn = |target: &u32| {
         let verdict = live.object(from).map(|it| frameworks.verdict_of(&it));
@@ -291,7 +300,7 @@ pub(super) fn reference_names(
         .map(|&target| live.objects.address(target))
         .collect();
     let (Some(object), Some(addresses)) = (live.object(from), addresses) else {
-        return targets.iter().map(unnamed).collect();
+        return (0..targets.len()).map(unnamed).collect();
     };
     let mut names = inspector.names_of(&object, &addresses);
     name_by_library(inspector, &object, &addresses, &mut names);
@@ -313,11 +322,11 @@ pub(super) fn reference_names(
             ReferenceName::Attribute(attribute.to_owned()),
         );
     }
-    for (name, target) in names.iter_mut().zip(targets) {
+    for (at, name) in names.iter_mut().enumerate() {
         if *name == ReferenceName::Unnamed {
-            *name = match is_grad_fn(target) {
+            *name = match is_grad_fn(&targets[at]) {
                 true => ReferenceName::Attribute("grad_fn".to_owned()),
-                false => unnamed(target),
+                false => unnamed(at),
             };
         }
     }

@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyList, PySet};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::Inspector;
-use super::grown::{Diagnosis, Look, SEARCHED, bytes_shown};
+use super::grown::{Diagnosis, Look, QUEUES, SEARCHED, bytes_shown};
 use super::live::{Depth, Root};
 use crate::cpython::instances::attributes;
 use crate::cpython::read::referents;
@@ -378,6 +378,28 @@ impl<'py> Look<'_, 'py> {
             level.retain(|&it| self.live.is_kind(self.inspector, it, ObjectKind::Dict));
         }
         self.says_limit(node, length)
+    }
+
+    /// True for the items of a queue that has a limit: it fills, and does not grow.
+    pub(super) fn is_in_bounded_queue(&self, node: u32) -> bool {
+        let is_kind = |node: u32, kind| self.live.is_kind(self.inspector, node, kind);
+        if !is_kind(node, ObjectKind::Deque) && !is_kind(node, ObjectKind::List) {
+            return false;
+        }
+        let graph = self.live.graph();
+        let length = self.live.object(node).map_or(0, |it| length_of(&it));
+        let mut level = vec![node];
+        for _ in 0..ABOVE {
+            level = level.iter().flat_map(|&it| graph.sources(it)).collect();
+            let queues = level
+                .iter()
+                .filter(|&&it| QUEUES.iter().any(|class| self.any_is(&[it], class)));
+            if queues.copied().any(|it| self.says_limit(it, length)) {
+                return true;
+            }
+            level.retain(|&it| is_kind(it, ObjectKind::Dict));
+        }
+        false
     }
 
     /// True for an object with a limit that a container of this length keeps to.

@@ -2,7 +2,7 @@
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::edges::Edges;
 use super::live::{Extra, Live};
@@ -11,7 +11,9 @@ use super::process::is_library_module;
 use crate::capture::{ReferenceName, RunningFrame, is_in_package, thread_names};
 use crate::cpython::instances::attribute;
 use crate::cpython::read::printable;
-use crate::cpython::{Builtins, ObjectKind, dict_items, find_item, imported, int_value, text_of};
+use crate::cpython::{
+    Builtins, ObjectKind, dict_items, find_item, imported, int_value, module_dict, text_of,
+};
 
 /// How the words of a thread begin, and of one that waits for its time.
 pub(super) const THREAD: &str = "thread";
@@ -23,18 +25,23 @@ impl<'py> Live<'py> {
         let modules = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyImport_GetModuleDict()) };
         let Some(modules) = modules else { return };
         let mut own = Vec::new();
+        let mut dicts = FxHashMap::default();
         dict_items(&modules, &mut |name, module| {
             if let (Some(name), Some(node)) = (text_of(name), self.objects.number_of(module))
                 && !is_own_module(&name)
             {
                 let rank = (name != "__main__", is_library_module(module));
                 own.push((rank, (node, name)));
+                if let Some(dict) = self.objects.number_at(module_dict(module)) {
+                    dicts.insert(node, dict);
+                }
             }
             true
         });
         // Stable: of two names for one module the first stays.
         own.sort_by_key(|(rank, _)| *rank);
         self.modules = own.into_iter().map(|(_, module)| module).collect();
+        self.module_dicts = dicts;
     }
 
     /// Takes the running threads that `threading` knows for roots: their own frames and its registries, which
@@ -116,8 +123,10 @@ impl<'py> Live<'py> {
                     break;
                 }
                 self.account_for(target, 1);
-                if !is_own {
-                    edges.add(node, target, name);
+                match name {
+                    _ if is_own => {}
+                    ReferenceName::Local(_) => edges.add_again(node, target, name),
+                    _ => edges.add(node, target, name),
                 }
             }
             if !is_own {

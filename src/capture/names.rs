@@ -14,7 +14,8 @@ use crate::cpython::descriptor::member_place;
 use crate::cpython::instances::{inline_values, instance_dict};
 use crate::cpython::read::{TEXT_LIMIT, last_referents, printable, texts_of};
 use crate::cpython::{
-    Builtins, Descriptor, ObjectKind, class_items, dict_items, int_value, items, text_of,
+    Builtins, Descriptor, ObjectKind, class_items, dict_items, int_value, items, module_dict,
+    text_of,
 };
 
 /// The names of references `targets` of `object`, in their order.
@@ -54,7 +55,9 @@ pub fn name_references(
             names.attribute(&builtins.exception_args, object, "args");
         }
         ObjectKind::Class => name_class(builtins, object, &mut names),
-        ObjectKind::Module => names.claim_dict("__dict__"),
+        ObjectKind::Module => names.claim(module_dict(object), || {
+            ReferenceName::Attribute("__dict__".to_owned())
+        }),
         ObjectKind::BuiltinFunction => {
             names.attribute(&builtins.builtin_self, object, "__self__");
         }

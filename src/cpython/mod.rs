@@ -83,7 +83,7 @@ pub(crate) use {
     list::ListLayout,
     read::{
         dict_items, find_item, imported, int_value, interned, is_untrue, items, module_count,
-        new_text, text_of,
+        module_dict, new_text, text_of,
     },
     slots::{CollectorHead, HeadLayout},
     threads::CurrentFrames,

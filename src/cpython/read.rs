@@ -239,6 +239,17 @@ pub fn interned<'py>(
     }
 }
 
+/// The address of the dictionary that has a module's variables; 0 for what is no module. Further ones that a module
+/// refers to are C's own (`md_state`).
+pub fn module_dict(module: &Bound<'_, PyAny>) -> usize {
+    match module.cast::<PyModule>() {
+        // SAFETY: attached; this is a module, and the dict is borrowed from it (`PyModule_GetDict` in
+        // Objects/moduleobject.c).
+        Ok(module) => unsafe { ffi::PyModule_GetDict(module.as_ptr()) as usize },
+        Err(_) => 0,
+    }
+}
+
 /// The names in an imported module; `None` if it has not been imported.
 ///
 /// Goes through the interpreter's own dict of modules and the module's own dict: an attribute asked

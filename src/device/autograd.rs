@@ -26,6 +26,8 @@ pub struct Autograd {
     python_function: Option<Py<PyType>>,
     /// The `tp_traverse` of all functions in C++.
     traverse: *mut c_void,
+    /// What a function saved: the program may have one without a function (`save_inputs` in torch/utils/checkpoint.py).
+    saved: Option<Py<PyType>>,
     /// By address of the type, for those that are part of PyTorch: others may die.
     functions: RefCell<FxHashMap<usize, Rc<FunctionType>>>,
 }
@@ -88,9 +90,13 @@ impl Autograd {
         let traverse = accumulate.map_or(null_mut(), |ty| unsafe {
             ffi::PyType_GetSlot(ty.as_type_ptr(), ffi::Py_tp_traverse)
         });
+        let autograd = part(native, "_autograd").ok();
+        let autograd = autograd.and_then(|it| it.cast_into::<PyModule>().ok());
+        let saved = autograd.and_then(|it| class(&it.dict(), "SavedTensor").ok());
         Ok(Self {
             python_function: class(native, "_FunctionBase").ok().map(Bound::unbind),
             traverse,
+            saved: saved.map(Bound::unbind),
             is_leaf: Descriptor::of(tensor, "is_leaf")?,
             retains_grad: descriptor("retains_grad"),
             grad: descriptor("grad"),
@@ -132,6 +138,9 @@ impl Autograd {
         builtins: &Builtins,
         function: &Bound<'py, PyAny>,
     ) -> FunctionParts<'py> {
+        if self.is_saved_type(function.get_type().as_type_ptr()) {
+            return FunctionParts::of_saved(self, function);
+        }
         let known = self.type_of(builtins, function);
         let mut parts = FunctionParts {
             next: known.next_of(function),
@@ -188,7 +197,12 @@ impl Autograd {
         Some((gradient, int_value(&version)?))
     }
 
-    /// True for the types of autograd functions. Those in C++ have one `tp_traverse`
+    fn is_saved_type(&self, ty: *mut ffi::PyTypeObject) -> bool {
+        let saved = self.saved.as_ref();
+        saved.is_some_and(|saved| saved.as_ptr() == ty.cast())
+    }
+
+    /// True for the types of autograd functions, and of what one saved. Those in C++ have one `tp_traverse`
     /// (`_initFunctionPyTypeObject` in torch/csrc/autograd/python_cpp_function.cpp) and are part of a library, those in
     /// Python have one base.
     ///
@@ -197,6 +211,9 @@ impl Autograd {
     pub unsafe fn is_function_type(&self, ty: *mut ffi::PyTypeObject) -> bool {
         // SAFETY: by this function's contract.
         unsafe {
+            if self.is_saved_type(ty) {
+                return true;
+            }
             if !self.traverse.is_null() && !is_heap_type(ty) {
                 return ffi::PyType_GetSlot(ty, ffi::Py_tp_traverse) == self.traverse;
             }
@@ -259,6 +276,22 @@ impl Autograd {
 }
 
 impl<'py> FunctionParts<'py> {
+    /// What a `SavedTensor` without a function owns: the tensor, and the function that this is a result of.
+    fn of_saved(autograd: &Autograd, saved: &Bound<'py, PyAny>) -> Self {
+        let mut parts = Self::default();
+        parts.add_saved("tensor", saved);
+        // Its hook is the program's code.
+        let has_no_hook = saved
+            .getattr("unpack_hook")
+            .is_ok_and(|hook| hook.is_none());
+        let tensor = has_no_hook
+            .then(|| saved.call_method0("unpack").ok())
+            .flatten();
+        let function = tensor.and_then(|tensor| autograd.grad_fn.as_ref()?.get(&tensor));
+        parts.next.extend(function.filter(|it| !it.is_none()));
+        parts
+    }
+
     /// Adds what a `SavedTensor` holds, as it is: its own `unpack` would run the program's hooks.
     fn add_saved(&mut self, name: &str, saved: &Bound<'py, PyAny>) {
         // The type is PyTorch's own and has properties in C++ only.

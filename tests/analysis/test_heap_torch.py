@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import sys
 import threading
 import time
@@ -382,3 +383,20 @@ def test_nothing_is_held_while_functions_of_frameworks_run(
     monkeypatch.setattr(torch.distributed, "is_available", is_available)
     inspect()
     assert set(seen) <= {before + arguments}
+
+
+def test_a_checkpoint_keeps_its_inputs() -> None:
+    checkpoint = importlib.import_module("torch.utils.checkpoint").checkpoint
+    layers = [torch.nn.Linear(64, 64) for _ in range(3)]
+    value = torch.ones(1000, 64)
+    for layer in layers:
+        value = checkpoint(layer, torch.relu(value), use_reentrant=False)
+    loss = value.sum()
+    del value
+    report = cyclescope.heap()
+    saved = [it for it in report.buffers if it.bytes == 1000 * 64 * 4]
+    assert len(saved) == 3
+    assert all("`loss`" in it.owner for it in saved)
+    owner = row(report.top("owner"), "`loss`")
+    assert owner.retained_bytes >= sum(it.bytes for it in saved)
+    assert loss.grad_fn is not None

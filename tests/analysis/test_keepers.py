@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextvars
+import copyreg
 import ctypes
 import dataclasses
 import gc
@@ -258,3 +259,48 @@ def test_an_item_of_an_array_of_objects_can_be_removed() -> None:
     held[0] = None
     assert seen() is None
     assert view[0] is None
+
+
+def test_each_variable_of_a_call_is_a_reference() -> None:
+    class Buffer: ...
+
+    first = Buffer()
+    second = first
+    kept = [first]
+    report = cyclescope.why_alive(first)
+    words = {path.words.split(" in ")[0] for path in report.paths}
+    assert words == {"local `first`", "local `second`", "local `kept`"}
+    assert "2 local variables of running functions" in " ".join(report.to_text().split())
+    assert (second, kept) == (first, [first])
+
+
+def test_memory_of_two_variables_stays_without_one() -> None:
+    first = numpy.zeros(1 << 20, dtype=numpy.uint8)
+    second = first
+    (buffer,) = (it for it in cyclescope.heap().buffers if it.bytes == 1 << 20)
+    assert not buffer.alone
+    del second
+    (buffer,) = (it for it in cyclescope.heap().buffers if it.bytes == 1 << 20)
+    assert buffer.alone
+    assert first.any() == 0
+
+
+def test_what_the_c_code_of_a_module_has_is_none_of_its_attributes() -> None:
+    class Session: ...
+
+    class Buffer: ...
+
+    def reduce(_: Session, scratch: Buffer = Buffer()) -> tuple[type, tuple[()]]:  # noqa: B008
+        return Session, ()
+
+    copyreg.pickle(Session, reduce)  # type: ignore[arg-type]
+    scratch = weakref.ref(reduce.__defaults__[0])  # type: ignore[index]
+    del reduce
+    try:
+        report = cyclescope.why_alive(scratch())
+    finally:
+        del copyreg.dispatch_table[Session]
+    words = [path.words for path in report.paths if path.root != "local"]
+    assert "`copyreg` → `dispatch_table` (" in report.keepers[0].words
+    assert "→ `dispatch_table` (" in words[0]
+    assert not any("module `_pickle` → `" in each for each in words)

@@ -176,6 +176,8 @@ def test_a_command_that_is_ended_withdraws_its_request(
             [sys.executable, "-m", "cyclescope", "attach", str(running.pid), "--watch"],
             env=os.environ | {"TMPDIR": str(ours)},
             stderr=subprocess.DEVNULL,
+            # `nohup` has it ignored.
+            preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
         )
         while not list(ours.glob("*/script.py")):
             time.sleep(0.01)

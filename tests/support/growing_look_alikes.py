@@ -153,6 +153,16 @@ def prefetched(steps: int, on_step: OnStep) -> None:
         on_step()
 
 
+def latest_frames(steps: int, on_step: OnStep) -> None:
+    """A queue with a limit, of which the oldest is dropped once it is full."""
+    frames: queue.Queue[Tensor] = queue.Queue(maxsize=60)
+    for _ in range(steps):
+        if frames.full():
+            frames.get_nowait()
+        frames.put_nowait(block())
+        on_step()
+
+
 def accumulation(steps: int, on_step: OnStep) -> None:
     """Gradients that are cleared every 16 steps, with the losses of these kept till then."""
     net = network()
@@ -323,6 +333,7 @@ LOOK_ALIKES: list[Program] = [
     evaluation,
     recent_results,
     prefetched,
+    latest_frames,
     accumulation,
     random_sizes,
     total_of_epoch,

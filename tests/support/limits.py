@@ -103,6 +103,14 @@ def step(number):
     else:
         heapq.heappushpop(best, item)  # here
 """,
+    "the best ones, one too many for a moment": """
+best = []
+
+def step(number):
+    heapq.heappush(best, (random.random(), number, torch.zeros(5000)))
+    if len(best) > 90:
+        heapq.heappop(best)  # here
+""",
     "a cache that is no longer filled": """
 LIMIT = 90
 cache = {}

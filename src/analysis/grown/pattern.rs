@@ -34,7 +34,7 @@ const TENSOR: &str = "torch.Tensor";
 const HOST: &str = "cpu";
 
 /// The queues of the standard library, and how many objects up from what accumulates one is looked for.
-const QUEUES: [&str; 7] = [
+pub const QUEUES: [&str; 7] = [
     "_queue.SimpleQueue",
     "asyncio.queues.LifoQueue",
     "asyncio.queues.PriorityQueue",

@@ -55,7 +55,9 @@ pub(super) fn find_paths(
             .nodes
             .first()
             .map_or(Root::Nothing, |&first| live.root(first));
+        let starts_in_c = matches!(path.nodes[..], [first, next, ..] if live.is_of_c(first, next));
         let rank = match root {
+            _ if starts_in_c => 1,
             Root::Module(_) | Root::Library(_) | Root::Frame(_) => 0,
             Root::Outside | Root::Uncounted => 1,
             Root::Nothing => 2,
@@ -188,9 +190,13 @@ pub(super) fn distinct_paths(
     distinct
 }
 
-/// The order to show paths in: those through what a running expression holds come last.
+/// The order to show paths in: those through what a running expression or the C code of a module holds come last.
 pub(super) fn in_order(one: &Path, other: &Path) -> Ordering {
-    let stack = ReferenceName::Stack.to_string();
-    let by_stack = |path: &Path| path.steps.first().is_some_and(|step| step.edge == stack);
-    (by_stack(one), one.order()).cmp(&(by_stack(other), other.order()))
+    let last = [ReferenceName::Stack, ReferenceName::Unnamed].map(|it| it.to_string());
+    let is_last = |path: &Path| {
+        path.steps
+            .first()
+            .is_some_and(|step| last.contains(&step.edge))
+    };
+    (is_last(one), one.order()).cmp(&(is_last(other), other.order()))
 }

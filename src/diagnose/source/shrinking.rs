@@ -18,6 +18,8 @@ pub const TAKERS: [&str; 6] = [
     "remove",
     "difference_update",
 ];
+/// The function of `heapq` that takes one.
+const TAKING: &str = "heappop";
 /// Functions of `heapq` that put one in the place of another.
 const REPLACING: [&str; 2] = ["heappushpop", "heapreplace"];
 /// Names of what is true at an end.
@@ -85,6 +87,9 @@ pub fn taking<'s>(syntax: &Syntax, whole: Node<'s>) -> Option<Node<'s>> {
     let parent = whole.parent()?;
     if method(syntax, whole).is_some_and(|it| TAKERS.contains(&it)) {
         return Some(parent);
+    }
+    if given_to(syntax, whole) == Some(TAKING) {
+        return parent.parent();
     }
     // `del items[:-limit]`
     let deleted = if is_sliced(parent, whole) {
