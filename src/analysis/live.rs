@@ -507,13 +507,6 @@ impl<'py> Live<'py> {
         paths
     }
 
-    /// True if the C code of a module refers to an object, which is not among the module's variables then.
-    pub fn is_of_c(&self, module: u32, to: u32) -> bool {
-        self.module_dicts
-            .get(&module)
-            .is_some_and(|dict| *dict != to)
-    }
-
     /// True if a running frame has an object on its stack, and not in a variable as well.
     pub fn is_on_stack(&self, from: u32, to: u32) -> bool {
         self.hidden.get(&(from, to)) == Some(&ReferenceName::Stack)
@@ -551,17 +544,6 @@ impl<'py> Live<'py> {
     pub fn program_frames(&self) -> impl Iterator<Item = (u32, &RunningFrame)> {
         let nodes = self.frame_nodes.iter();
         nodes.map(|(node, index)| (*node, &self.frames[*index]))
-    }
-
-    /// The variable of a running frame by which it refers to an object, after so many others of its variables do.
-    pub fn variable(&self, frame: u32, to: u32, others: usize) -> Option<ReferenceName> {
-        let (_, frame) = self.program_frames().find(|(node, _)| *node == frame)?;
-        let mut variables = frame
-            .variables
-            .iter()
-            .filter(|(_, address)| self.objects.number_at(*address) == Some(to));
-        let (name, _) = variables.nth(others)?;
-        Some(ReferenceName::Local(name.clone()))
     }
 
     /// True for the node of a running frame.

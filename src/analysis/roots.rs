@@ -44,6 +44,13 @@ impl<'py> Live<'py> {
         self.module_dicts = dicts;
     }
 
+    /// True if the C code of a module refers to an object, which is not among the module's variables then.
+    pub fn is_of_c(&self, module: u32, to: u32) -> bool {
+        self.module_dicts
+            .get(&module)
+            .is_some_and(|dict| *dict != to)
+    }
+
     /// Takes the running threads that `threading` knows for roots: their own frames and its registries, which
     /// hold them as well, go with them.
     pub(super) fn find_threads(&mut self, py: Python<'py>, builtins: &Builtins) {
@@ -137,6 +144,17 @@ impl<'py> Live<'py> {
             }
         }
         self.give_frames_to_greenlets(edges);
+    }
+
+    /// The variable of a running frame by which it refers to an object, after so many others of its variables do.
+    pub fn variable(&self, frame: u32, to: u32, others: usize) -> Option<ReferenceName> {
+        let (_, frame) = self.program_frames().find(|(node, _)| *node == frame)?;
+        let mut variables = frame
+            .variables
+            .iter()
+            .filter(|(_, address)| self.objects.number_at(*address) == Some(to));
+        let (name, _) = variables.nth(others)?;
+        Some(ReferenceName::Local(name.clone()))
     }
 
     /// Takes the frames of suspended greenlets for a part of these, with which they go, unless C holds those too.

@@ -19,7 +19,7 @@ use super::naming::Naming;
 use super::uncollected::{Reversed, Uncollected};
 use crate::capture::may_call_with_star;
 use crate::cpython::{Builtins, ObjectKind, counted_by_caller};
-use crate::device::{DeviceSelection, Frameworks};
+use crate::device::{DeviceSelection, Frameworks, keeps_casts};
 use crate::model::redact::NOTE;
 use crate::model::retention::{Keeper as Described, Kept, Retention};
 use loops::{named_loop, passes_supposed};
@@ -32,6 +32,10 @@ const NAMED: usize = 256;
 
 /// No more references that keep an object are listed.
 const KEEPERS: usize = 1024;
+
+/// What is said while [`keeps_casts`].
+const CAST: &str = "`torch.autocast` is active, and may keep the object in what it has cast, until its outermost `with` block \
+    ends or `torch.clear_autocast_cache()` is called.";
 
 const IN_CPP: &str = "PyTorch refers to the tensor in C++: look for a traced or scripted module, a DLPack capsule, or \
     a function that `torch.func` has made.";
@@ -83,23 +87,20 @@ impl Inspector {
         let uncollected = self.uncollected_without(&live, &targets, &keepers, &reversed);
         let loops = search.loops(&targets, &reversed, uncollected.as_ref());
         let listed = &keepers.found[..keepers.found.len().min(KEEPERS)];
-        let keeping = listed.iter().map(|keeper| keeper.nodes.clone());
         let is_supposed = loops.iter().any(|nodes| passes_supposed(&live, nodes));
+        let may_be_cast = keeps_casts(py) && lead_through_graphs(&live, listed);
         retention.is_enough = keepers.is_complete
             && keepers.fixed.is_empty()
             && uncollected.is_none()
-            && !is_supposed;
+            && !is_supposed
+            && !may_be_cast;
         let other_way = match retention.is_enough {
             true => live.other_way_to_memory(&targets, &keepers.references()),
             false => None,
         };
-        let all: Vec<Vec<u32>> = paths
-            .iter()
-            .map(|path| path.nodes.clone())
-            .chain(keeping)
-            .chain(loops.iter().cloned())
-            .chain(other_way.clone())
-            .collect();
+        let ways = paths.iter().map(|path| &path.nodes);
+        let ways = ways.chain(listed.iter().map(|keeper| &keeper.nodes));
+        let all: Vec<Vec<u32>> = ways.chain(&loops).chain(&other_way).cloned().collect();
         let naming = Naming::new(self, &frameworks, &live, &all);
 
         let distinct = distinct_paths(&paths, &targets, &naming);
@@ -111,6 +112,7 @@ impl Inspector {
             .map(|nodes| named_loop(nodes, &targets, &naming));
         retention.loops = named.collect();
         retention.notes = notes(&frameworks, &live, &targets);
+        retention.notes.extend(may_be_cast.then(|| CAST.to_owned()));
         retention.notes.extend(self.guess(&live, &keepers));
         let leaks = search.tracer_leaks(listed, &naming).into_iter();
         let stays = other_way.map(|way| memory_stays(&way, &naming, listed.len()));
@@ -207,6 +209,12 @@ fn number_objects(retention: &mut Retention) {
         let next = numbers.len() as u32;
         *node = *numbers.entry(*node).or_insert(next);
     }
+}
+
+/// True if an autograd function is on the way from one of these to what it keeps.
+fn lead_through_graphs(live: &Live<'_>, keepers: &[Keeper]) -> bool {
+    let mut nodes = keepers.iter().flat_map(|it| &it.nodes);
+    nodes.any(|it| live.functions.contains(it))
 }
 
 fn notes(frameworks: &Frameworks, live: &Live<'_>, targets: &[u32]) -> Vec<String> {

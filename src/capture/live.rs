@@ -496,8 +496,9 @@ unsafe fn matters(
         if ffi::PyObject_GC_IsTracked(object) != 0 {
             return true;
         }
-        // The collector stops to track a tuple or dict that holds nothing that it tracks. Other objects
-        // that it does not track are not all made yet.
+        // The collector stops to track a tuple or dict that holds nothing that it tracks, and never tracks the tuples
+        // with names that C makes (`PyStructSequence_New`), which may hold anything. Other objects that it does not
+        // track are not all made yet.
         if !facts.is_untrackable() {
             return false;
         }
@@ -506,7 +507,9 @@ unsafe fn matters(
             let ty = ffi::Py_TYPE(target);
             if !holds && ty != &raw mut ffi::PyUnicode_Type {
                 let facts = table.facts(builtins, classify, ty);
-                holds = facts.verdict != 0 || facts.is_untrackable();
+                holds = facts.verdict != 0
+                    || facts.is_untrackable()
+                    || facts.traverse.is_some() && ffi::PyObject_GC_IsTracked(target) != 0;
             }
         });
         holds

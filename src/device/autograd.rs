@@ -322,3 +322,16 @@ pub fn autograd_sequence_now(py: Python<'_>) -> Option<u64> {
         .extract()
         .ok()
 }
+
+/// True while `torch.autocast` is active on this thread: what it has cast it keeps, with the graph of that, until its
+/// outermost block ends (`cached_cast` in aten/src/ATen/autocast_mode.cpp).
+pub fn keeps_casts(py: Python<'_>) -> bool {
+    let ask = |name| {
+        let native = imported(intern!(py, "torch._C"))?;
+        let ask = native.get_item(name).ok()??;
+        let ask = ask.cast_into_exact::<PyCFunction>().ok()?;
+        Some(ask.call0().ok()?.is_truthy().unwrap_or(false))
+    };
+    ask(intern!(py, "_is_any_autocast_enabled")) == Some(true)
+        && ask(intern!(py, "is_autocast_cache_enabled")) == Some(true)
+}

@@ -65,7 +65,7 @@ pub(crate) use selection::{add_kind, kinds};
 #[cfg(feature = "python")]
 pub(crate) use {
     allocator::{allocator_bytes, allocator_counts},
-    autograd::{Autograd, UNPACK_HOOK, autograd_sequence_now},
+    autograd::{Autograd, UNPACK_HOOK, autograd_sequence_now, keeps_casts},
     described::Described,
     driver::{driver_present, gpu_names},
     framework::ArrayReference,

@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,6 +68,17 @@ def test_a_queue_is_to_have_a_limit(make: Callable[[], queue.Queue[torch.Tensor]
     while not waiting.empty():
         waiting.get()
     assert alive() == 0
+
+
+@pytest.mark.parametrize("make", [queue.Queue, queue.LifoQueue, queue.PriorityQueue])
+def test_a_queue_with_a_limit_fills(make: Callable[[int], queue.Queue[tuple[int, Any]]]) -> None:
+    waiting = make(STEPS)
+    with watched() as monitor:
+        for number in range(STEPS):
+            waiting.put_nowait((number, block()))
+            monitor.step()
+    assert waiting.full()
+    assert [growth for growth in monitor.found if growth.tensors] == []
 
 
 def test_the_queue_of_an_executor_is_named() -> None:

@@ -293,7 +293,7 @@ def test_what_the_c_code_of_a_module_has_is_none_of_its_attributes() -> None:
     def reduce(_: Session, scratch: Buffer = Buffer()) -> tuple[type, tuple[()]]:  # noqa: B008
         return Session, ()
 
-    copyreg.pickle(Session, reduce)  # type: ignore[arg-type]
+    copyreg.pickle(Session, reduce)
     scratch = weakref.ref(reduce.__defaults__[0])  # type: ignore[index]
     del reduce
     try:
@@ -304,3 +304,28 @@ def test_what_the_c_code_of_a_module_has_is_none_of_its_attributes() -> None:
     assert "`copyreg` → `dispatch_table` (" in report.keepers[0].words
     assert "→ `dispatch_table` (" in words[0]
     assert not any("module `_pickle` → `" in each for each in words)
+
+
+def test_a_tuple_with_names_that_c_made_keeps_what_it_has() -> None:
+    class Buffer: ...
+
+    class Pool:
+        def __init__(self) -> None:
+            self.buffer = Buffer()
+
+        def __del__(self) -> None:
+            raise RuntimeError
+
+    reports: list[Any] = []
+    before = sys.unraisablehook
+    sys.unraisablehook = reports.append
+    try:
+        pool = Pool()
+        buffer = weakref.ref(pool.buffer)
+        del pool
+    finally:
+        sys.unraisablehook = before
+    (keeper,) = cyclescope.why_alive(buffer()).keepers
+    assert "local `reports` in " in keeper.words
+    reports.clear()
+    assert buffer() is None

@@ -293,3 +293,24 @@ def test_memory_that_goes_with_what_is_removed_is_not_said_to_stay() -> None:
     report = cyclescope.why_alive(pair[0])
     assert report.is_enough
     assert [note for note in report.notes if "memory stays" in note] == []
+
+
+def test_what_autocast_keeps_is_not_disproven() -> None:
+    import torch
+
+    layer = torch.nn.Linear(8, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        kept = [layer(torch.ones(2, 8)).sum()]
+        report = cyclescope.why_alive(layer.weight)
+        (note,) = (note for note in report.notes if "torch.autocast" in note)
+        weight = weakref.ref(layer.weight)
+        del layer.weight
+        kept.clear()
+        assert weight() is not None
+        assert not report.is_enough
+        assert "torch.clear_autocast_cache()" in note
+        torch.clear_autocast_cache()
+        assert weight() is None
+    layer = torch.nn.Linear(8, 8)
+    kept = [layer(torch.ones(2, 8)).sum()]
+    assert cyclescope.why_alive(layer.weight).is_enough

@@ -93,7 +93,7 @@ import sys
 import cyclescope
 
 sys.modules[3] = sys
-cyclescope.find_tensor_cycles(devices="any", ignore=["tourch"])
+cyclescope.find_tensor_cycles(devices="any", ignore=["torhc"])
 print("end")
 """
     process = python("-c", program)
