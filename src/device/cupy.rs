@@ -108,7 +108,7 @@ impl Cupy {
         let device = format!("cuda:{}", number(&self.device)?);
         let mut proposal = Proposal::new(pointer, bytes, device);
         let shape = self.shape.as_ref().and_then(|shape| shape.get(array));
-        proposal.buffer.shape = shape.map(|shape| extents(&shape));
+        proposal.buffer.shape = shape.and_then(|shape| extents(&shape));
         proposal.buffer.dtype = self
             .dtype
             .as_ref()

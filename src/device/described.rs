@@ -142,7 +142,7 @@ impl Described {
             text_of(&dtype).or_else(of_numpy)
         });
         let shape = self.shape.as_ref().and_then(part);
-        proposal.buffer.shape = shape.map(|shape| extents(&shape));
+        proposal.buffer.shape = shape.and_then(|shape| extents(&shape));
         Some(proposal)
     }
 }

@@ -172,7 +172,7 @@ impl Jax {
             return (None, None);
         };
         let dtype = self.dtype.get(&value);
-        let shape = self.shape.get(&value).map(|shape| extents(&shape));
+        let shape = self.shape.get(&value).and_then(|shape| extents(&shape));
         (dtype.and_then(|dtype| self.dtypes.name(&dtype)), shape)
     }
 }

@@ -118,7 +118,7 @@ impl Numba {
             let dtypes = self.dtypes.as_ref()?;
             dtypes.name(&dtype)
         });
-        proposal.buffer.shape = self.part(array, "shape").map(|shape| extents(&shape));
+        proposal.buffer.shape = self.part(array, "shape").and_then(|shape| extents(&shape));
         Some(proposal)
     }
 

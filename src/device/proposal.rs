@@ -33,11 +33,11 @@ impl Proposal {
     }
 }
 
-/// The numbers of a shape.
-pub fn extents(shape: &Bound<'_, PyAny>) -> Vec<u64> {
+/// The numbers of a shape; `None` if some part of it is no size.
+pub fn extents(shape: &Bound<'_, PyAny>) -> Option<Vec<u64>> {
     let extents = items(shape);
     let extents = extents.iter();
     extents
-        .filter_map(|extent| u64::try_from(int_value(extent)?).ok())
+        .map(|extent| u64::try_from(int_value(extent)?).ok())
         .collect()
 }

@@ -171,7 +171,7 @@ impl Torch {
         let mut proposal = self.storage(&storage)?;
         // A tensor that implements `__torch_dispatch__` may compute even its shape in Python.
         if self.is_plain(tensor) || !self.dispatches_in_python(tensor) {
-            proposal.buffer.shape = self.shape.get(tensor).map(|shape| extents(&shape));
+            proposal.buffer.shape = self.shape.get(tensor).and_then(|shape| extents(&shape));
         }
         proposal.buffer.dtype = self
             .dtype

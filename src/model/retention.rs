@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::report::{Process, Step};
+use super::words::with_padded_indices;
 
 /// The version of the JSON.
 const SCHEMA: u32 = 1;
@@ -165,13 +166,13 @@ pub struct Path {
 impl Path {
     /// The order to show paths in: those from what has a name first, then the shortest, then by their words, which are
     /// the same in each run, as addresses are not.
-    pub fn order(&self) -> (u8, usize, &str) {
+    pub fn order(&self) -> (u8, usize, String) {
         let rank = match self.root {
             RootKind::Module | RootKind::Local | RootKind::Library => 0,
             RootKind::Outside | RootKind::Unknown => 1,
             RootKind::Garbage | RootKind::Itself => 2,
         };
-        (rank, self.steps.len(), &self.words)
+        (rank, self.steps.len(), with_padded_indices(&self.words))
     }
 }
 

@@ -320,6 +320,11 @@ pub fn without_indices(text: &str) -> String {
     with_indices(text, |_| "x".to_owned())
 }
 
+/// The text to sort by where indices are to come in the order of numbers: `[2]` before `[10]`.
+pub fn with_padded_indices(text: &str) -> String {
+    with_indices(text, |index| format!("{index:0>20}"))
+}
+
 /// Texts that differ in their indices only as one, with `[each]` where they do.
 #[cfg(feature = "python")]
 pub fn with_each_index(texts: &[&str]) -> String {

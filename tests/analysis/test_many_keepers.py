@@ -249,3 +249,13 @@ def test_a_key_that_is_a_value_too_is_told_twice() -> None:
     assert len(ask(seen).keepers) == 1
     kept["names"].popitem()
     assert seen() is None
+
+
+def test_indices_come_in_the_order_of_numbers() -> None:
+    class Buffer: ...
+
+    kept = [[Buffer()] for _ in range(1)]
+    kept += [[kept[0][0]] for _ in range(11)]
+    words = [keeper.words for keeper in cyclescope.why_alive(kept[0][0]).keepers]
+    at = [int(each.split("→ [")[1].split("]")[0]) for each in words if "`kept`" in each]
+    assert at == list(range(12))

@@ -134,6 +134,15 @@ def test_what_is_no_memory(address: object, size: object) -> None:
     assert find() == []
 
 
+@pytest.mark.parametrize("shape", [(-1, 2), (2, "3"), (2**70,), (2.0,), None])
+def test_what_is_no_shape(shape: object) -> None:
+    wrong = Slotted(0x1000, 64)
+    wrong.shape = shape  # type: ignore[assignment]
+    Holder(wrong)
+    del wrong
+    assert [row[-1] for row in find()] == [None]
+
+
 def test_an_object_without_its_attributes() -> None:
     Holder([Plain.__new__(Plain), Slotted.__new__(Slotted)])
     assert find() == []
