@@ -477,6 +477,7 @@ class CycleReport:
         """The report as a self-contained HTML page."""
     def to_dot(self) -> str:
         """The leaks as a Graphviz graph."""
+    def __reduce__(self) -> tuple[Any, ...]: ...
     def to_json(self) -> str:
         """The report as JSON (``schema`` 1); :meth:`from_json` reads it back."""
     def table_of_processes(self) -> str:

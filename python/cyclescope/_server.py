@@ -21,7 +21,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote_to_bytes
 
 from cyclescope import _native
 from cyclescope._server_page import PAGE_POLICY, message, page, policy, script
@@ -60,6 +60,8 @@ class Listed(NamedTuple):
     name: str
     time: float
     title: str
+    path: str
+    """The name as it is in addresses: it may be no UTF-8."""
 
 
 class Titles:
@@ -128,7 +130,9 @@ def listed(folder: Path, titles: Titles | None = None) -> list[Listed]:
             continue
         title = titles.of(file, found[file])
         if title is not None:
-            shown.append(Listed(file.name, found[file].st_mtime, title))
+            name = os.fsencode(file.name)
+            readable = name.decode("utf-8", "replace")
+            shown.append(Listed(readable, found[file].st_mtime, title, quote(name, safe="")))
     return shown
 
 
@@ -143,7 +147,7 @@ def rendered(file: Path) -> bytes | None:
     except (ValueError, RecursionError):
         return None
     kind = read.get("kind") if isinstance(read, dict) else None
-    for render in [KINDS[kind]] if kind in KINDS else WITHOUT_KIND:
+    for render in [KINDS[kind]] if isinstance(kind, str) and kind in KINDS else WITHOUT_KIND:
         try:
             return render(text).encode()
         except ValueError:
@@ -198,13 +202,13 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.NOT_FOUND, b"not found\n", "text/plain", "default-src 'none'")
         elif path == "":
             shown = page(self.server.folder, SCRIPT)
-            self._send(HTTPStatus.OK, shown.encode(), "text/html", INDEX_POLICY)
+            self._send(HTTPStatus.OK, shown.encode("utf-8", "replace"), "text/html", INDEX_POLICY)
         elif path == "list":
             files = [each._asdict() for each in self.server.listed()]
             content = json.dumps(files).encode()
             self._send(HTTPStatus.OK, content, "application/json", "default-src 'none'")
         else:
-            self._page(unquote(path.removeprefix("page/")))
+            self._page(path.removeprefix("page/"))
 
     def _path(self) -> str | None:
         """What is asked for below the token, by who knows it and this server's name."""
@@ -217,11 +221,12 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         return path if path in ("", "list") or path.startswith("page/") else None
 
-    def _page(self, name: str) -> None:
+    def _page(self, path: str) -> None:
         content = None
-        if name in {each.name for each in self.server.listed()}:
+        name = unquote_to_bytes(path)
+        if quote(name, safe="") in {each.path for each in self.server.listed()}:
             try:
-                content = rendered(self.server.folder / name)
+                content = rendered(self.server.folder / os.fsdecode(name))
             except OSError:
                 content = None
         if content is None:

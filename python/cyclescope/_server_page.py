@@ -154,7 +154,7 @@ function load(file) {
   seen.add(file.name);
   again.hidden = true;
   frame.title = plain(file.title || file.name);
-  const page = `page/${encodeURIComponent(file.name)}?${file.time}`;
+  const page = `page/${file.path}?${file.time}`;
   frame.contentWindow.location.replace(new URL(page, location.href.split("#")[0]).href);
 }
 

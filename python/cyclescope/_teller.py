@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from cyclescope import _log, _native
 from cyclescope._imported import imported
@@ -225,4 +226,9 @@ if not OFF:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork_in_child)
         if sys.version_info >= (3, 12):
-            os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent)
+            begin_again: Callable[[], None] = _after_fork_in_parent
+            if (3, 13) <= sys.version_info < (3, 13, 6):
+                # These count the threads after such functions (gh-137109), and have run them all
+                # before the main thread goes on: no code in Python runs in between.
+                begin_again = partial(_native.call_in_main_thread, begin_again)
+            os.register_at_fork(before=_before_fork, after_in_parent=begin_again)

@@ -294,7 +294,7 @@ fn first_method(
             && has_name_of_code(builtins, name, function)
             && let Some(place) = function_place(builtins, function)
             && place.line > 0
-            && !place.file.starts_with('<')
+            && (!place.file.starts_with('<') || is_library_file(&place.file))
             && first.as_ref().is_none_or(|first| place.line < first.line)
         {
             first = Some(place);

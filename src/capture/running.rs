@@ -278,8 +278,11 @@ pub fn thread_names(py: Python<'_>, builtins: &Builtins) -> Vec<(u64, String)> {
 
 /// True for a file of this package: what runs there is our own call.
 pub fn is_in_package(py: Python<'_>, file: &str) -> bool {
-    package_folder(py).is_some_and(|folder| file.starts_with(&folder))
+    file == INJECTED || package_folder(py).is_some_and(|folder| file.starts_with(&folder))
 }
+
+/// The file name of the code that `cyclescope attach` runs in another process (`_attach/request.py`).
+const INJECTED: &str = "<cyclescope>";
 
 /// The folder of the package itself, with a slash at its end.
 pub(super) fn package_folder(py: Python<'_>) -> Option<String> {

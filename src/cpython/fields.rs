@@ -25,6 +25,12 @@ pub fn only_word(words: &[usize], value: usize) -> Option<usize> {
     places.next().filter(|_| places.next().is_none())
 }
 
+/// Keeps a class that was made to see how its objects lie in memory, once in a process. Without it, it would be garbage
+/// of ours, as each class is in a cycle, and the program's next collection would say so.
+pub fn keep(class: &Bound<'_, PyAny>) {
+    std::mem::forget(class.clone());
+}
+
 /// Where a descriptor that stands for a reference says at which offset an object has it: `PyMemberDescrObject`
 /// in Include/cpython/descrobject.h.
 ///
@@ -50,6 +56,7 @@ impl MemberLayout {
             None,
             None,
         )?;
+        keep(&class);
         let descriptor = class.getattr("second")?;
         let value = PyList::empty(py);
         let probe = class.call0()?;

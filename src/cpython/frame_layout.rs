@@ -177,6 +177,8 @@ code = around(0).__code__
 ";
         py.run(program, Some(&made), None)?;
         let code = made.as_any().get_item("code")?;
+        // Its function refers to it.
+        made.clear();
         let ty = code.get_type();
         if py.version_info() < (3, 11) {
             let stored = |name| Descriptor::of(&ty, name);

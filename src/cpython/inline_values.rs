@@ -10,7 +10,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyType};
 
-use super::fields::{only_word, words};
+use super::fields::{keep, only_word, words};
 use super::read::{printable, referents, text_of};
 
 /// `Py_TPFLAGS_MANAGED_DICT` (Include/object.h): what lies before the objects of the type says where
@@ -145,6 +145,7 @@ impl AttributeLayout {
     /// `None` if no instance has values of its own (3.10), or they are not where they are looked for.
     pub fn known(py: Python<'_>) -> PyResult<Option<Self>> {
         let class = py.eval(c"type('Probe', (), {})", None, None)?;
+        keep(&class);
         let flags = flags_of(class.cast::<PyType>()?);
         let values = [(); 3].map(|()| PyList::empty(py).into_any());
         let make = || -> PyResult<Bound<'_, PyAny>> {

@@ -96,14 +96,20 @@ pub fn callback<'a>(case: &Case<'a>, steps: &[CycleStep<'a>]) -> Option<Callback
     None
 }
 
+/// What else can be done about an argument of a partial of a function of the program: those in C may need the object
+/// itself, as `set.discard` does.
+pub fn or_proxy(case: &Case<'_>, step: &CycleStep<'_>) -> String {
+    let is_programs = step.object.description.place.is_some() && !step.object.is_library();
+    let weakly = case.weakly(step.edge).filter(|_| is_programs);
+    weakly.map_or_else(String::new, |(slots, kept)| {
+        format!("; or pass a `weakref.proxy` of the object{slots}{kept}")
+    })
+}
+
 /// A partial that has an object as an argument.
 fn of_argument<'a>(case: &Case<'a>, step: &CycleStep<'a>, kept_by: Vec<EdgeIndex>) -> Callback<'a> {
     let class = short(&step.next.description.type_name);
-    let weakly = case
-        .weakly(step.edge)
-        .map_or_else(String::new, |(slots, kept)| {
-            format!("; or pass a `weakref.proxy` of the object{slots}{kept}")
-        });
+    let weakly = or_proxy(case, step);
     Callback {
         text: format!("a `functools.partial` with the {class} as an argument"),
         remedy: format!(

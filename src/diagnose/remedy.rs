@@ -259,6 +259,9 @@ impl Case<'_> {
             (_, Name::Key(_) | Name::Index(_)) => {
                 format!("remove the item at `{name}` from {}", self.container(from))
             }
+            (_, Name::Member) if self.graph[from].description.type_name == "frozenset" => {
+                format!("do not put the {kept} into {}", self.container(from))
+            }
             (_, Name::Member) => format!("remove the {kept} from {}", self.container(from)),
             (Kind::Method, _) => "do not keep the bound method".to_owned(),
             (Kind::Partial, Name::Attribute(part)) => {

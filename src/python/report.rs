@@ -242,6 +242,12 @@ impl CycleReport {
         py.detach(|| json::to_json(&*self.report))
     }
 
+    /// Pickles the report as its JSON, so that what keeps one can be sent to another process.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (String,))> {
+        let read = py.get_type::<Self>().getattr("from_json")?;
+        Ok((read, (self.to_json(py),)))
+    }
+
     /// The leaks as one SVG drawing.
     fn to_svg(&self, py: Python<'_>) -> String {
         py.detach(|| svg::sheet(&self.report))

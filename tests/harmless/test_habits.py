@@ -185,3 +185,21 @@ def test_the_program_goes_on(name: str) -> None:
     done = python("-c", HEAD + textwrap.dedent(PROGRAMS[name]), timeout=60)
     assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_watch_itself_leaves_no_class_behind() -> None:
+    program = """
+        import gc, operator, enum
+        import cyclescope
+
+        gc.collect()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        cyclescope.warn_tensor_cycles(devices="any")
+        cyclescope.heap()
+        cyclescope.why_alive([[]])
+        gc.collect()
+        print([it for it in gc.garbage if type(it) is type and it.__module__ == "__main__"])
+        print([it for it in gc.garbage if getattr(it, "__name__", "") == "around"])
+        """
+    done = python("-c", textwrap.dedent(program), timeout=60)
+    assert (done.returncode, done.stdout) == (0, "[]\n[]\n"), done.stderr

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -92,3 +94,32 @@ def test_processes_that_the_program_spawns_find_it(command: Command, tmp_path: P
     )
     done = command("run", "--devices=any", "leaky.py")
     assert (done.returncode, done.stdout) == (0, "[2, 4]\n"), done.stderr
+
+
+def test_what_the_command_left_is_not_collected_by_the_program(
+    command: Command, tmp_path: Path
+) -> None:
+    program(tmp_path, "import gc\ngc.set_debug(gc.DEBUG_SAVEALL)\nprint(gc.collect(), gc.garbage)")
+    assert command("run", "--devices=any", "leaky.py").stdout == "0 []\n"
+
+
+@pytest.mark.parametrize("redirect", ["2>&-", "2>/dev/full"])
+def test_what_cannot_be_said_does_not_change_the_status(tmp_path: Path, redirect: str) -> None:
+    program(tmp_path, "print('end')")
+    line = f'"$0" -m cyclescope run --devices=any leaky.py {redirect}'
+    done = subprocess.run(
+        ["sh", "-c", line, sys.executable],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "end\n")
+
+
+def test_pytest_does_not_complain_that_it_cannot_rewrite(tmp_path: Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    (tmp_path / "test_it.py").write_text("def test_it(): pass\n")
+    command = ["-m", "cyclescope", "run", "--devices=any", "-m", "pytest", "-q", "-p", "no:asyncio"]
+    done = python(*command, cwd=tmp_path)
+    assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout + done.stderr

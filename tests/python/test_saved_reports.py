@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import pty
 import re
 import subprocess
@@ -183,3 +184,16 @@ def test_merge_has_a_column_a_rank(command: Command, tmp_path: Path) -> None:
     assert command("merge", "ranks", "-o", "all.json").returncode == 0
     (leak,) = CycleReport.from_json((tmp_path / "all.json").read_text(encoding="utf-8")).leaks
     assert (leak.count, leak.bytes_held) == (6, 6 * 2**20)
+
+
+def test_a_pipe_in_a_folder_is_not_waited_for(command: Command, tmp_path: Path) -> None:
+    report_of(command, tmp_path)
+    os.mkfifo(tmp_path / "pipe.json")
+    done = command("report", ".")
+    assert (done.returncode, "LEAK 1 of 1" in done.stdout) == (0, True), done.stderr
+
+
+def test_a_report_can_be_pickled(command: Command, tmp_path: Path) -> None:
+    report_of(command, tmp_path)
+    report = CycleReport.from_json((tmp_path / "report.json").read_text("utf-8"))
+    assert pickle.loads(pickle.dumps(report)).to_json() == report.to_json()

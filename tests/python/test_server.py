@@ -197,3 +197,26 @@ def test_a_browser_that_goes_away_is_no_error(
         time.sleep(0.01)
     assert names(server) == ["large.html"]
     assert capsys.readouterr().err == ""
+
+
+def test_a_file_that_is_no_report_hides_no_other(server: Server) -> None:
+    (server.folder / "page.html").write_text(leaked().to_html(), "utf-8")
+    kinds: list[object] = [[], {}, 3, None, "other"]
+    for number, kind in enumerate(kinds):
+        (server.folder / f"{number}.json").write_text(json.dumps({"kind": kind}), "utf-8")
+    assert names(server) == ["page.html"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names are text elsewhere")
+def test_names_may_be_any_bytes(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/re\xffports"))
+    folder.mkdir()
+    (folder / os.fsdecode(b"p\xe9ge %41.html")).write_text(leaked().to_html(), "utf-8")
+    with Server(folder) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        status, index, _ = ask(server, below(server))
+        assert (status, "re?ports" in index) == (200, True)
+        (listed,) = json.loads(ask(server, below(server, "list"))[1])
+        assert listed["name"] == "p\N{REPLACEMENT CHARACTER}ge %41.html"
+        assert ask(server, below(server, f"page/{listed['path']}"))[0] == 200
+        server.shutdown()

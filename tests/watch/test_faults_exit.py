@@ -156,7 +156,8 @@ def test_no_thread_is_there_while_the_program_forks() -> None:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="CPython warns of it since 3.12")
-def test_a_fork_warns_of_nothing() -> None:
+@pytest.mark.parametrize("action", ["error", "always"])
+def test_a_fork_warns_of_nothing(action: str) -> None:
     program = """
         import os
         for _ in range(20):
@@ -169,7 +170,7 @@ def test_a_fork_warns_of_nothing() -> None:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = python(
         "-W",
-        "error::DeprecationWarning",
+        f"{action}::DeprecationWarning",
         "-c",
         HEAD + textwrap.dedent(program),
         env=environment,

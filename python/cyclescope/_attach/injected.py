@@ -25,7 +25,11 @@ def answer(request):
             with open(part, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(said)
     except OSError:
-        said = None  # the caller is gone, and so is its folder
+        said = None  # the caller is gone, and so is its folder; or nothing can be written
+        try:  # noqa: SIM105
+            os.close(os.open(f"{request['folder']}/failed", os.O_CREAT | os.O_WRONLY, 0o600))
+        except OSError:
+            pass
     finally:
         # Before the caller has the result: the next request finds the collector as it was.
         if globals().pop("enabled"):
@@ -248,7 +252,13 @@ def bases(kind):
 def item(value, key):
     """An item of a list, a tuple or a dictionary."""
     for kind in bases(type(value)):
-        if kind in (list, tuple, dict):
+        if kind is dict:
+            # Neither `__missing__` nor what its other keys make of being compared.
+            for known, held in dict.items(value):
+                if type(known) is type(key) and known == key:
+                    return held
+            raise LookupError(key)
+        if kind in (list, tuple):
             return kind.__getitem__(value, key)
     # What `nn.Sequential`, `nn.ModuleList` and `nn.ModuleDict` would give.
     getters = [each for each in bases(type(value)) if "__getitem__" in of(each)]

@@ -41,6 +41,11 @@ NO_SAFE_POINT = (
     "start the process with CYCLESCOPE_SIGNAL=USR2 next time"
 )
 
+UNWRITTEN = (
+    "process {pid} could not write its answer into {folder}: the disk is full, or the process has "
+    "a limit on the size of files (ulimit -f). Set TMPDIR to a folder with room and try again"
+)
+
 ENDED = "process {pid} has ended"
 STOPPED = (
     "process {pid} is stopped (by SIGSTOP, Ctrl-Z or a debugger) and cannot answer: continue it "
@@ -59,7 +64,7 @@ start = getattr(sys.modules.get("__original_module__thread") or _thread, "start_
 monkey = sys.modules.get("gevent.monkey")
 if monkey is not None:
  start = monkey.get_original("_thread", "start_new_thread")
-start(exec, ({read!r}, {{}}))
+start(exec, (compile({read!r}, "<cyclescope>", "exec"), {{}}))
 """
 """What starts a real thread, also where eventlet or gevent has put others in their place."""
 
@@ -182,7 +187,7 @@ def _script(folder: Path, request: dict[str, Any]) -> Path:
     read = (
         "import gc\nours = {'enabled': gc.isenabled()}\ngc.disable()\n"
         f"try:\n with open({str(rest)!r}) as file: source = file.read()\n"
-        " exec(source, ours)\nexcept OSError:\n pass\n"
+        ' exec(compile(source, "<cyclescope>", "exec"), ours)\nexcept OSError:\n pass\n'
         "finally:\n if ours.pop('enabled', False): gc.enable()"
     )
     path.write_text(START.format(read=read), "utf-8")
@@ -239,6 +244,8 @@ def _await(process: Process, folder: Path, timeout: float) -> dict[str, str]:
     while not result.exists():
         if not process.is_alive:
             raise AttachError(f"process {process.pid} has ended before it answered")
+        if (folder / "failed").exists():
+            raise AttachError(UNWRITTEN.format(pid=process.pid, folder=folder))
         if time.monotonic() >= deadline:
             _give_up(process, folder, timeout)
             # It has begun to work, and must not be left with half of its files.

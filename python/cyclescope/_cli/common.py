@@ -107,6 +107,8 @@ def _files(parsed: argparse.Namespace, name: str, output: str | None) -> list[Pa
     elif not glob.has_magic(name) or exists(Path(name)):
         return [Path(name)]
     found = [Path(file) for file in sorted(glob.glob(pattern, recursive=True))]
+    # To read a pipe would wait for ever.
+    found = [file for file in found if not file.is_fifo()]
     found = [file for file in found if output is None or not _same(file, output)]
     if not found:
         fail(parsed, f"no file matches {name}")

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 _print = print
+_write = os.write
 _kept: tuple[TextIO | None, TextIO | None] | None = None
 
 
@@ -67,11 +68,24 @@ def finish() -> None:
 
 
 def tell(text: str) -> None:
-    """Write a line to standard error, if there is one that can be written to."""
+    """Write a line to standard error, if there is one that can be written to.
+
+    Nothing of it stays in the stream's buffer: what cannot be written there at exit changes the
+    status of the program (``flush_std_files`` in Python/pylifecycle.c).
+    """
     stream = sys.stderr if _kept is None else _kept[1]
-    if stream is not None:
-        with contextlib.suppress(Exception):
+    if stream is None:
+        return
+    with contextlib.suppress(Exception):
+        try:
+            descriptor = stream.fileno()
+        except Exception:
             _print(text, file=stream)
+            return
+        stream.flush()
+        data = f"{text}\n".encode(stream.encoding, "backslashreplace")
+        while data:
+            data = data[_write(descriptor, data) :]
 
 
 def drop() -> None:

@@ -42,7 +42,7 @@ from cyclescope._live.device_memory import gpus_in_use
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
-from cyclescope._system import environment, getpid
+from cyclescope._system import collect, environment, getpid
 from cyclescope._warner import Warner
 from cyclescope._watch import say_unseen, uninspected
 
@@ -220,6 +220,8 @@ def run(parsed: argparse.Namespace) -> int:
         growth = _growth(parsed) if parsed.growth else None
     is_flushed = True
     process = getpid()
+    # What the command has left behind is not the program's.
+    collect()
     try:
         status = program.run()
         if getpid() != process:

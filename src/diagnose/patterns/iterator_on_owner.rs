@@ -48,7 +48,7 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let finding = finding.remedy(
         keeper.edge,
         format!(
-            "make the iterator where it is used, or {}",
+            "make the iterator where it is used, if it begins anew each time, or {}",
             case.removal(keeper.edge)
         ),
     );

@@ -127,8 +127,9 @@ fn empty(case: &Case<'_>, step: &CycleStep<'_>) -> String {
     let is_tuple = kind == ObjectKind::Tuple;
     let removal = match case.is_enough(&[item.edge]) {
         true if is_tuple => return case.removal(item.edge),
-        false if is_tuple => format!(
-            "put nothing into the tuple that leads back to the {}",
+        _ if is_tuple || container.description.type_name == "frozenset" => format!(
+            "put nothing into the {} that leads back to the {}",
+            noun(container),
             noun(step.object)
         ),
         true => format!(

@@ -21,6 +21,7 @@
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
+use crate::diagnose::callback::or_proxy;
 use crate::diagnose::case::{
     CONTAINERS, Case, CycleStep, Keeper, bare_name, is_found_by_name, noun,
 };
@@ -110,16 +111,17 @@ fn of_argument(case: &Case<'_>, keeper: &Keeper<'_>, step: &CycleStep<'_>) -> Fi
             noun(keeper.object)
         ),
     };
-    let weakly = case
-        .weakly(step.edge)
-        .map_or_else(String::new, |(slots, kept)| {
-            format!("; or pass a `weakref.proxy` of the object{slots}{kept}")
-        });
-    Finding::new(format!(
+    let weakly = or_proxy(case, step);
+    let finding = Finding::new(format!(
         "`{owner}` {verb} a `functools.partial` that {what}."
-    ))
-    .remedy(
-        step.edge,
-        format!("pass the values that the function needs instead, if they never change{weakly}"),
-    )
+    ));
+    match weakly.is_empty() && step.object.description.place.is_none() {
+        true => finding.remedy(keeper.edge, case.removal(keeper.edge)),
+        false => finding.remedy(
+            step.edge,
+            format!(
+                "pass the values that the function needs instead, if they never change{weakly}"
+            ),
+        ),
+    }
 }

@@ -46,7 +46,7 @@ const OF_TENSORS: [&str; 12] = [
     "norm",
 ];
 /// Functions that keep no container that they are given.
-const FUNCTIONS: [&str; 20] = [
+pub const FUNCTIONS: [&str; 20] = [
     "all",
     "any",
     "bool",

@@ -11,6 +11,7 @@ mod container;
 mod descriptor;
 mod doubt;
 mod edit;
+mod escaping;
 mod family;
 mod field;
 mod files;
@@ -18,6 +19,7 @@ mod held;
 mod import;
 mod item;
 mod limiting;
+mod lookup;
 mod mention;
 mod owner;
 mod part;
@@ -48,6 +50,7 @@ pub use self::doubt::doubt_libraries;
 use self::edit::{line_edits, unified};
 use self::files::{read, words};
 pub use self::limiting::{Beside, Limit, limiting};
+use self::lookup::keep_to_the_method;
 use self::partial::made_partial;
 use self::place::{Made, made, put};
 use self::project::others_allow;
@@ -77,6 +80,7 @@ pub fn show_source(report: &mut Report, program: &Program) {
         }
         add_cells(leak, program);
         remembered::or(leak, files, |leak| show(leak, &mut sources));
+        keep_to_the_method(leak, &mut sources);
     }
 }
 

@@ -3,6 +3,7 @@
 use tree_sitter::Node;
 
 use super::container::{holds_nothing, key_of, later_puts, puts, puts_as_key, same_key};
+use super::escaping::escapes;
 use super::family::class_source;
 use super::field::declared;
 use super::sources::{Source, Sources};
@@ -163,6 +164,10 @@ fn filled<'s>(
         true => puts_of(stored, item, sources, puts_as_key),
         false => puts_of(stored, item, sources, puts),
     };
+    let nested = item.1.kind == NodeKind::Container;
+    if gives_away(stored, nested, sources) {
+        return Made::Unknown;
+    }
     match one_put(&found) {
         Made::Unknown => of_class(&found, owner),
         put => put,
@@ -201,7 +206,16 @@ fn is_of_other_key<'s>(one: &Match<'s>, edge: &str) -> bool {
 
 /// The only statement that puts an object into the container that an attribute has.
 fn only_put<'s>(stored: &Stored<'_>, sources: &[Source<'s>]) -> Made<'s> {
-    one_put(&stored.among(sources, puts))
+    match gives_away(stored, true, sources) {
+        true => Made::Unknown,
+        false => one_put(&stored.among(sources, puts)),
+    }
+}
+
+/// True if some other code than what names the attribute may put something into its container.
+fn gives_away(stored: &Stored<'_>, nested: bool, sources: &[Source<'_>]) -> bool {
+    let mut programs = sources.iter().filter(|it| !is_library_file(it.file));
+    programs.any(|it| escapes(it.syntax, stored.attribute, nested))
 }
 
 fn one_put<'s>(found: &[Match<'s>]) -> Made<'s> {

@@ -168,7 +168,7 @@ pub fn expression(syntax: &Syntax, start: usize) -> Option<Node<'_>> {
 
 /// The name of the only bound method of the cycle, and where it is defined, if the program's code has it and the advice
 /// speaks of it.
-fn method(leak: &Leak) -> Option<(&str, &Location)> {
+pub fn method(leak: &Leak) -> Option<(&str, &Location)> {
     let nodes = cycle(leak).into_iter();
     let mut methods = nodes.filter(|node| node.label.starts_with("bound method "));
     let only = methods.next().filter(|_| methods.next().is_none())?;

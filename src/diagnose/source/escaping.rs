@@ -1,0 +1,120 @@
+//! Whether other code than what names it may have a container that an attribute has: under another name, or from a call.
+
+use tree_sitter::Node;
+
+use super::mention::FUNCTIONS;
+use super::stores::is_called;
+use super::syntax::{Syntax, all, children, is_field};
+
+/// Functions that read an attribute by a name that is a string.
+const BY_NAME: [&str; 4] = ["getattr", "attrgetter", "methodcaller", "__getattribute__"];
+/// Methods that add to a container and that nobody looks for, beside those with underscores.
+const ADDING: [&str; 2] = ["extendleft", "symmetric_difference_update"];
+/// Functions beside [`FUNCTIONS`] that keep no container.
+const READING: [&str; 8] = [
+    "any",
+    "bool",
+    "dict",
+    "deepcopy",
+    "frozenset",
+    "next",
+    "type",
+    "zip",
+];
+
+/// True if a file gives away the container that an attribute has: what has it may put something into it. With
+/// `nested`, its items are containers, which count too.
+pub fn escapes(syntax: &Syntax, attribute: &str, nested: bool) -> bool {
+    let nodes = all(syntax.root()).into_iter();
+    nodes.into_iter().any(|node| match node.kind() {
+        "attribute" => is_called(syntax, node, attribute) && !stays(syntax, node, nested),
+        "string_content" => syntax.of(node) == attribute && is_read_by_name(syntax, node),
+        _ => false,
+    })
+}
+
+/// True for the text in `getattr(object, 'name')`.
+fn is_read_by_name(syntax: &Syntax, text: Node<'_>) -> bool {
+    let list = text.parent().and_then(|it| it.parent());
+    let call = list
+        .filter(|it| it.kind() == "argument_list")
+        .and_then(|it| it.parent());
+    let function = call.and_then(|it| it.child_by_field_name("function"));
+    function.is_some_and(|it| {
+        let name = syntax.of(it).rsplit('.').next().unwrap_or_default();
+        BY_NAME.contains(&name)
+    })
+}
+
+/// True if nothing gets the container that an expression is but what is done with it at once.
+fn stays(syntax: &Syntax, expression: Node<'_>, nested: bool) -> bool {
+    let Some(around) = expression.parent() else {
+        return true;
+    };
+    match around.kind() {
+        "attribute" => is_method_called(syntax, around),
+        "subscript" if is_field(around, "value", expression) => {
+            !nested
+                || around.parent().is_none_or(|it| is_target(it, around))
+                || stays(syntax, around, false)
+        }
+        "argument_list" => is_given_to_reader(syntax, around),
+        "boolean_operator" | "parenthesized_expression" => stays(syntax, around, nested),
+        "conditional_expression" => {
+            children(around).get(1) == Some(&expression) || stays(syntax, around, nested)
+        }
+        "assignment" | "augmented_assignment" | "type" => !is_field(around, "right", expression),
+        "named_expression"
+        | "return_statement"
+        | "yield"
+        | "lambda"
+        | "await"
+        | "pair"
+        | "list"
+        | "tuple"
+        | "set"
+        | "dictionary"
+        | "expression_list"
+        | "keyword_argument"
+        | "default_parameter"
+        | "typed_default_parameter"
+        | "as_pattern"
+        | "with_item" => is_target(around, expression),
+        _ => true,
+    }
+}
+
+/// True for what an assignment, a loop or `del` has for its target, also one of several.
+fn is_target(around: Node<'_>, target: Node<'_>) -> bool {
+    match around.kind() {
+        "assignment" | "augmented_assignment" | "for_statement" | "for_in_clause" => {
+            is_field(around, "left", target)
+        }
+        "delete_statement" | "pattern_list" | "tuple_pattern" | "list_pattern" => true,
+        "expression_list" => around
+            .parent()
+            .is_some_and(|it| it.kind() == "delete_statement"),
+        _ => false,
+    }
+}
+
+/// True for a method that is called, of which what it adds is known.
+fn is_method_called(syntax: &Syntax, method: Node<'_>) -> bool {
+    let name = method.child_by_field_name("attribute");
+    let name = name.map_or("", |it| syntax.of(it));
+    let is_called = method
+        .parent()
+        .is_some_and(|it| it.kind() == "call" && is_field(it, "function", method));
+    match is_called {
+        true => !name.starts_with("__") && !ADDING.contains(&name),
+        false => name == "maxlen",
+    }
+}
+
+fn is_given_to_reader(syntax: &Syntax, arguments: Node<'_>) -> bool {
+    let function = arguments
+        .parent()
+        .and_then(|call| call.child_by_field_name("function"));
+    let name = function.map_or("", |it| syntax.of(it));
+    FUNCTIONS.contains(&name) || READING.contains(&name)
+}
