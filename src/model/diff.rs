@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::heap::{Buffer, Heap, without_numbers};
+use super::heap::{Buffer, Heap, SCHEMA, version, without_numbers};
 use super::report::Process;
 
 /// The changes between two heaps.
@@ -17,6 +17,9 @@ use super::report::Process;
 )]
 #[non_exhaustive]
 pub struct Diff {
+    /// Version of this format: 1.
+    #[serde(default = "version")]
+    pub schema: u32,
     /// The paths to the memory that changed.
     pub rows: Vec<Change>,
     /// The same by owner: the first named object on these paths.
@@ -56,6 +59,7 @@ impl Heap {
         let (rows, unchanged) = self.changes(old, Buffer::kind);
         let (owners, _) = self.changes(old, |buffer| without_numbers(&buffer.first_owner));
         Diff {
+            schema: SCHEMA,
             bytes: rows
                 .iter()
                 .map(|row| row.bytes)

@@ -17,6 +17,11 @@ use crate::model::words::human_bytes;
 /// The version of the JSON.
 pub const SCHEMA: u32 = 1;
 
+/// That of what was written before it said so.
+pub(super) fn version() -> u32 {
+    SCHEMA
+}
+
 /// A snapshot of live memory. It keeps no object alive.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -233,6 +238,9 @@ impl std::str::FromStr for By {
 )]
 #[non_exhaustive]
 pub struct Table {
+    /// Version of this format: 1.
+    #[serde(default = "version")]
+    pub schema: u32,
     /// How its rows are grouped.
     pub by: String,
     pub rows: Vec<Row>,
@@ -327,6 +335,7 @@ impl Heap {
             );
         }
         Table {
+            schema: SCHEMA,
             by: by.words().to_owned(),
             rows,
             omitted: rest.len() as u64,

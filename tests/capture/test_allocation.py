@@ -9,6 +9,7 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 import numpy
@@ -275,10 +276,11 @@ class FakeMemory:
         return {"segments": [], "device_traces": [self.entries]}
 
 
-class FakeTorch:
+class FakeTorch(ModuleType):
     """PyTorch with a GPU that is not initialised yet."""
 
     def __init__(self) -> None:
+        super().__init__("torch")
         self.memory = FakeMemory()
         self.queue: list[Any] = []
         self.enabled = False

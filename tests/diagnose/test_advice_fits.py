@@ -42,6 +42,8 @@ class Base:
 
     def step(self) -> None: ...
 
+    def turn(self) -> None: ...
+
     def other(self) -> None: ...
 
 
@@ -68,15 +70,15 @@ class Replaced(Base):
     """What it finds by the name is what has replaced the method."""
 
     def store(self) -> None:
-        self.kept = self.step
-        self.__dict__["step"] = len
+        self.kept = self.turn
+        self.__dict__["turn"] = len
 
 
 class Replacing(Base):
     """A method of the attribute's name would take the place of the one of the class."""
 
     def store(self) -> None:
-        self.__dict__["step"] = self.other
+        self.__dict__["turn"] = self.other
 
 
 class Wrapped(Base):
@@ -114,7 +116,7 @@ class Showing(Base):
         (Inherited, ".kept", BY_NAME),
         (Overridden, ".kept", "store a `weakref.WeakMethod` of it"),
         (Replaced, ".kept", "store a `weakref.WeakMethod` of it"),
-        (Replacing, ".step", "store a `weakref.WeakMethod` of it"),
+        (Replacing, ".turn", "store a `weakref.WeakMethod` of it"),
         (Wrapped, ".kept", "Set `Wrapped.kept` to None when it is no longer needed."),
         (Foreign, ".kept", "Set `Foreign.kept` to None when it is no longer needed."),
         (Same, ".step", "Leave out this assignment: the object finds the method of its class"),

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -135,3 +136,21 @@ def test_memory_without_a_gpu_is_said(tmp_path: Path) -> None:
     done = python("-m", "cyclescope", "run", "--memory", str(program), timeout=120, check=True)
     assert done.stdout == "1\n"
     assert "cyclescope: memory: PyTorch uses no GPU in this process\n" in done.stderr
+
+
+def test_what_grows_is_found_without_pytorch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CYCLESCOPE_GROWTH_EVERY", "1")
+    source = """
+        import time
+        import numpy
+
+        kept = []
+        end = time.monotonic() + 25
+        while time.monotonic() < end:
+            kept.append(numpy.zeros(1 << 14))
+            time.sleep(0.01)
+        """
+    done = run(tmp_path, "--growth", "--devices=any", source=textwrap.dedent(source))
+    assert "100 % explained by `kept`" in done.stderr, done.stderr

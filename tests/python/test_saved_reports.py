@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+import cyclescope
 from cyclescope import CycleReport
 from support.command_line import LEAKY, Command, report_of
 
@@ -197,3 +198,12 @@ def test_a_report_can_be_pickled(command: Command, tmp_path: Path) -> None:
     report_of(command, tmp_path)
     report = CycleReport.from_json((tmp_path / "report.json").read_text("utf-8"))
     assert pickle.loads(pickle.dumps(report)).to_json() == report.to_json()
+
+
+def test_changes_of_live_memory_are_left_out_of_a_folder(command: Command, tmp_path: Path) -> None:
+    report_of(command, tmp_path)
+    heap = cyclescope.heap()
+    (tmp_path / "vm-1-diff.json").write_text(heap.diff(heap).to_json(), "utf-8")
+    (tmp_path / "vm-1-top.json").write_text(heap.top().to_json(), "utf-8")
+    done = command("report", ".")
+    assert (done.returncode, "LEAK 1 of 1" in done.stdout) == (0, True), done.stderr

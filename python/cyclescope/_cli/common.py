@@ -158,13 +158,17 @@ def _read(file: Path) -> tuple[CycleReport, str]:
         raise _Unreadable(f"{name}: {error}{hint}") from None
 
 
+LIVE = ("process", "kind", "by")
+"""What reports of live memory have: heaps and changes, growth and post-mortems, tables."""
+
+
 def _is_of_live_memory(text: str) -> bool:
     try:
         content = json.loads(text)
     except (ValueError, RecursionError):
         return False
     is_ours = isinstance(content, dict) and content.get("schema") == SCHEMA
-    return is_ours and "tool" not in content and ("process" in content or "kind" in content)
+    return is_ours and "tool" not in content and not content.keys().isdisjoint(LIVE)
 
 
 FORMATS: dict[str, Callable[[CycleReport], str]] = {

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from cyclescope import _log, _native
-from cyclescope._imported import imported
+from cyclescope._imported import imported, imported_torch
 from cyclescope._live.growth import Growth, LeakMonitor, running_beside
 from cyclescope._live.imports import Waiting
 from cyclescope._live.reading import Torch
+from cyclescope._off import OFF
 from cyclescope._system import monotonic
 from cyclescope._threads import Flag, begin
 
@@ -30,6 +32,8 @@ class AutomaticSteps:
         self._stopped = Flag()
         self._hook: Any = None
         self._waiting = Waiting(self._begin)
+        if not OFF:
+            begin(self._tick, "cyclescope-growth")
 
     @property
     def monitor(self) -> LeakMonitor:
@@ -55,7 +59,6 @@ class AutomaticSteps:
         register = imported("torch.optim.optimizer", "register_optimizer_step_post_hook")
         if register is not None:
             self._hook = register(self._after_step)
-        begin(self._tick, "cyclescope-growth")
 
     def _after_step(self, *_: object) -> None:
         self._stepped = monotonic()
@@ -73,7 +76,7 @@ class AutomaticSteps:
 
     def _tick(self) -> None:
         while not self._stopped.wait(PATIENCE):
-            if monotonic() - self._stepped < PATIENCE:
+            if monotonic() - self._stepped < PATIENCE or not _has_framework():
                 continue
             try:
                 _native.call_in_main_thread(self._sample)
@@ -83,3 +86,10 @@ class AutomaticSteps:
     def _sample(self) -> None:
         if not self._stopped.is_set() and self._counts():
             self._monitor.sample()
+
+
+def _has_framework() -> bool:
+    """Whether the program has imported what has arrays, and PyTorch to the end if at all."""
+    if "torch" in sys.modules:
+        return imported_torch() is not None
+    return any(name in sys.modules for name in ("numpy", "jax", "cupy", "numba", "tensorflow"))

@@ -23,17 +23,12 @@ pub fn keep_to_the_method(leak: &mut Leak, sources: &mut Sources) {
     };
     let is_kept = leak.patch.is_some();
     let files = sources.load_having(name, &leak.origin.files);
+    // `self.run = self.run`, which is to be left out.
+    let same = format!(".{name}");
     let is_set = files.is_none_or(|files| {
-        let attribute = first_code(leak).rsplit_once('.').map(|(_, it)| it);
         sources.of(&files).iter().any(|source| {
-            let mut stores = stores(source.syntax, name).into_iter();
-            // `self.run = self.run`, which is to be left out.
-            let is_own =
-                |value: &str| attribute == Some(name) && value.ends_with(&format!(".{name}"));
-            stores.any(|it| {
-                !it.value
-                    .is_some_and(|value| is_own(source.syntax.of(value)))
-            })
+            let mut values = stores(source.syntax, name).into_iter().map(|it| it.value);
+            values.any(|it| !it.is_some_and(|value| source.syntax.of(value).ends_with(&same)))
         })
     });
     if is_kept || !is_set {
