@@ -192,7 +192,7 @@ def _unknown(parser: argparse.ArgumentParser, option: str, first: str | None = N
         command = first if first in COMMANDS else "run"
         return f"unknown option {option}; options follow the command: cyclescope {command} {option}"
     known = [each for each in parser._option_string_actions if each.startswith("--")]
-    return f"unknown option {option}{did_you_mean(option, known)}"
+    return f"unknown option {option}{did_you_mean(option, known, 0.7)}"
 
 
 def _sentence(text: str) -> str:

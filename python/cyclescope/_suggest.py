@@ -17,9 +17,9 @@ def nearest(name: str, names: Iterable[str], cutoff: float = CUTOFF) -> str | No
     return by_folded[near[0]] if near else None
 
 
-def did_you_mean(name: str, names: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str], cutoff: float = CUTOFF) -> str:
     """The end of a sentence about a name that is unknown; empty if none is alike."""
-    near = nearest(name, names)
+    near = nearest(name, names, cutoff)
     return f"; did you mean {near!r}?" if near is not None else ""
 
 
@@ -48,4 +48,4 @@ def _error(sentence: str, name: str, names: Iterable[str]) -> AttributeError:
 
 
 def _folded(name: str) -> str:
-    return name.lower().replace("-", "_")
+    return name.lower().lstrip("-").replace("-", "_")

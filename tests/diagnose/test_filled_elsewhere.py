@@ -10,10 +10,16 @@ from support.written import Modules
 pytestmark = pytest.mark.usefixtures("collector_paused")
 
 PROGRAM = """
+import copy
 import heapq
+import logging
 import operator
+import random
 
 import numpy
+
+
+logger = logging.getLogger("silent")
 
 
 def push(container, item):
@@ -79,6 +85,8 @@ def test_another_line_is_not_named(fills: str, more: str, modules: Modules) -> N
         "[each for each in a.links if each in a.links]",
         "a.links[0].data; a.links.sort(); a.links.index(b)",
         "assert a.links, f'{a.links}'",
+        "iter(a.links); print(*a.links); [].extend(a.links); numpy.array([len(a.links)])",
+        "random.shuffle(a.links); copy.copy(a.links); logger.info('%s', a.links)",
         "c = a.links + []; del a.links[1:]",
     ],
 )

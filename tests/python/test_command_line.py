@@ -188,3 +188,12 @@ def test_doctor(command: Command, tmp_path: Path) -> None:
     assert unusable.returncode == 1
     assert "reports cannot be written there: Not a directory" in unusable.stdout
     assert "no  CYCLESCOPE_SIGNAL     signal must be one that is free" in unusable.stdout
+
+
+@pytest.mark.parametrize(
+    "option", ["--foo", "--html", "--watch", "--signal", "--every", "--no-gpu"]
+)
+def test_what_is_like_no_option_gets_no_suggestion(command: Command, option: str) -> None:
+    done = command("run", option, "fine.py")
+    assert done.returncode == 2
+    assert f"unknown option {option}\n" in done.stderr

@@ -78,7 +78,8 @@ def test_a_device_of_jax_is_called_as_its_arrays_are(monkeypatch: pytest.MonkeyP
         def __str__(self) -> str:
             return self.text
 
-    module: Any = types.SimpleNamespace(Device=Device)
+    module: Any = types.ModuleType("jaxlib._jax")
+    module.Device = Device
     monkeypatch.setitem(sys.modules, "jaxlib._jax", module)
     devices = [
         Device("cpu", "TFRT_CPU_0", 0),

@@ -123,3 +123,31 @@ def test_pytest_does_not_complain_that_it_cannot_rewrite(tmp_path: Path) -> None
     command = ["-m", "cyclescope", "run", "--devices=any", "-m", "pytest", "-q", "-p", "no:asyncio"]
     done = python(*command, cwd=tmp_path)
     assert (done.returncode, "1 passed" in done.stdout) == (0, True), done.stdout + done.stderr
+
+
+CRASHED = """
+import atexit, sys
+
+class Deleted:
+    def __del__(self): print("deleted")
+
+def at_exit():
+    print(repr(sys.last_value), sys.last_type, sys.last_traceback.tb_frame.f_code.co_name)
+    expected = sys.last_value if sys.version_info >= (3, 12) else None
+    print(getattr(sys, "last_exc", None) is expected)
+
+def main():
+    local = Deleted()
+    raise ValueError("its own error")
+
+atexit.register(at_exit)
+main()
+"""
+
+
+def test_exit_handlers_find_the_exception(command: Command, tmp_path: Path) -> None:
+    program(tmp_path, CRASHED)
+    plain = python("leaky.py", cwd=tmp_path)
+    done = command("run", "--devices=any", "leaky.py")
+    assert (done.returncode, done.stdout) == (plain.returncode, plain.stdout)
+    assert "its own error" in done.stdout

@@ -3,7 +3,8 @@
 The process may have no cyclescope at all: the native module is loaded from where the caller has it,
 and is in no ``sys.modules``. It imports a few small modules of the standard library, if the program
 has not (``types``, ``weakref``, ``functools``, ``collections``, ``opcode``), and nothing else is
-imported but by ``watch``, which is asked to stay. No code of the program runs.
+imported but by ``watch``, which is asked to stay. No code of the program runs, but for functions
+that it has put in the place of ``open`` and ``__import__``.
 
 The main thread only starts that thread. Signal handlers of the program run on the main thread, and
 what they raise would be lost here.

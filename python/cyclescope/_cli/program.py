@@ -283,7 +283,9 @@ def _hint(name: str) -> str:
         others = [each.name for each in path.parent.iterdir() if each.suffix in (".py", ".ipynb")]
     except OSError:
         others = []
-    near = nearest(path.name, others)
+    # All end in much the same way.
+    by_stem = {Path(each).stem: each for each in others}
+    near = by_stem.get(nearest(path.stem, by_stem) or "")
     if near is not None:
         return f"; did you mean {path.with_name(near)}?"
     return "; to run a module, use -m" if path.suffix not in (".py", ".ipynb") else ""
@@ -391,6 +393,9 @@ def _show(error: BaseException) -> int:
     ``_PyErr_PrintEx`` in Python/pythonrun.c has what is done if ``sys.excepthook`` fails.
     """
     flush(getattr(sys, "stdout", None))
+    # Exit handlers look for it there.
+    for name, value in _last_exception(error).items():
+        setattr(sys, name, value)
     hook = getattr(sys, "excepthook", None)
     if hook is None:
         _complain("sys.excepthook is missing\n")
@@ -406,6 +411,22 @@ def _show(error: BaseException) -> int:
         _complain("\nOriginal exception was:\n")
         sys.__excepthook__(type(error), error, error.__traceback__)
     return 1
+
+
+def _last_exception(error: BaseException) -> dict[str, object]:
+    last: dict[str, object] = {
+        "last_type": type(error),
+        "last_value": error,
+        "last_traceback": error.__traceback__,
+    }
+    return last | {"last_exc": error} if sys.version_info >= (3, 12) else last
+
+
+def forget_exception() -> None:
+    """Let go of the exception that ended the program, as the interpreter does at last."""
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+        with contextlib.suppress(AttributeError):
+            delattr(sys, name)
 
 
 def trimmed(error: BaseException) -> BaseException:

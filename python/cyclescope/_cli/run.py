@@ -25,6 +25,7 @@ from cyclescope._cli.program import (
     Program,
     ProgramError,
     flush,
+    forget_exception,
     run_exit_handlers,
     trimmed,
 )
@@ -240,6 +241,7 @@ def run(parsed: argparse.Namespace) -> int:
             if growth is not None:
                 growth.stop()
             # However the program ended, the watch reports what leaked until then.
+            forget_exception()
             _look(watch)
     # Not by the log alone, which may be off: whoever reads the status is to know.
     is_blind = say_unseen(lambda sentence: tell(f"cyclescope: {sentence}"))

@@ -2,7 +2,8 @@
 
 use tree_sitter::Node;
 
-use super::mention::FUNCTIONS;
+use super::held::last_part;
+use super::mention::{FUNCTIONS, MODULES};
 use super::stores::is_called;
 use super::syntax::{Syntax, all, children, is_field};
 
@@ -11,15 +12,32 @@ const BY_NAME: [&str; 4] = ["getattr", "attrgetter", "methodcaller", "__getattri
 /// Methods that add to a container and that nobody looks for, beside those with underscores.
 const ADDING: [&str; 2] = ["extendleft", "symmetric_difference_update"];
 /// Functions beside [`FUNCTIONS`] that keep no container.
-const READING: [&str; 8] = [
-    "any",
-    "bool",
-    "dict",
+const READING: [&str; 10] = [
+    "copy",
     "deepcopy",
+    "dict",
+    "filter",
     "frozenset",
+    "iter",
+    "map",
     "next",
     "type",
     "zip",
+];
+/// Methods that keep no container: those of containers copy what is in it, those of loggers write it.
+const READERS: [&str; 12] = [
+    "critical",
+    "debug",
+    "difference",
+    "error",
+    "exception",
+    "extend",
+    "info",
+    "intersection",
+    "join",
+    "union",
+    "update",
+    "warning",
 ];
 
 /// True if a file gives away the container that an attribute has: what has it may put something into it. With
@@ -115,6 +133,12 @@ fn is_given_to_reader(syntax: &Syntax, arguments: Node<'_>) -> bool {
     let function = arguments
         .parent()
         .and_then(|call| call.child_by_field_name("function"));
-    let name = function.map_or("", |it| syntax.of(it));
-    FUNCTIONS.contains(&name) || READING.contains(&name)
+    let text = function.map_or("", |it| syntax.of(it));
+    match text.split_once('.') {
+        None => FUNCTIONS.contains(&text) || READING.contains(&text),
+        Some((module, name)) => {
+            let name = last_part(name);
+            MODULES.contains(&module) || READERS.contains(&name) || module == "copy"
+        }
+    }
 }

@@ -69,7 +69,7 @@ pub const FUNCTIONS: [&str; 20] = [
     "tuple",
 ];
 /// Modules whose functions keep none either.
-const MODULES: [&str; 6] = ["math", "np", "numpy", "random", "statistics", "torch"];
+pub const MODULES: [&str; 6] = ["math", "np", "numpy", "random", "statistics", "torch"];
 /// Functions that make a longer tensor or array of several.
 const JOINING: [&str; 8] = [
     "append",
