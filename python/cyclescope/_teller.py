@@ -228,7 +228,7 @@ if not OFF:
         if sys.version_info >= (3, 12):
             begin_again: Callable[[], None] = _after_fork_in_parent
             if (3, 13) <= sys.version_info < (3, 13, 6):
-                # These count the threads after such functions (gh-137109), and have run them all
-                # before the main thread goes on: no code in Python runs in between.
+                # These count the threads only after such functions (gh-137109): the thread begins
+                # again when the main thread next runs code in Python.
                 begin_again = partial(_native.call_in_main_thread, begin_again)
             os.register_at_fork(before=_before_fork, after_in_parent=begin_again)

@@ -25,8 +25,8 @@ pub fn only_word(words: &[usize], value: usize) -> Option<usize> {
     places.next().filter(|_| places.next().is_none())
 }
 
-/// Keeps a class that was made to see how its objects lie in memory, once in a process. Without it, it would be garbage
-/// of ours, as each class is in a cycle, and the program's next collection would say so.
+/// Keeps a class that was made to see how its objects lie in memory, one for each inspector. Each class is in a cycle:
+/// otherwise it would be garbage of ours, which the program's next collection counts.
 pub fn keep(class: &Bound<'_, PyAny>) {
     std::mem::forget(class.clone());
 }

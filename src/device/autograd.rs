@@ -139,7 +139,9 @@ impl Autograd {
         function: &Bound<'py, PyAny>,
     ) -> FunctionParts<'py> {
         if self.is_saved_type(function.get_type().as_type_ptr()) {
-            return FunctionParts::of_saved(self, function);
+            let mut parts = FunctionParts::default();
+            parts.add_saved("tensor", function);
+            return parts;
         }
         let known = self.type_of(builtins, function);
         let mut parts = FunctionParts {
@@ -276,22 +278,6 @@ impl Autograd {
 }
 
 impl<'py> FunctionParts<'py> {
-    /// What a `SavedTensor` without a function owns: the tensor, and the function that this is a result of.
-    fn of_saved(autograd: &Autograd, saved: &Bound<'py, PyAny>) -> Self {
-        let mut parts = Self::default();
-        parts.add_saved("tensor", saved);
-        // Its hook is the program's code.
-        let has_no_hook = saved
-            .getattr("unpack_hook")
-            .is_ok_and(|hook| hook.is_none());
-        let tensor = has_no_hook
-            .then(|| saved.call_method0("unpack").ok())
-            .flatten();
-        let function = tensor.and_then(|tensor| autograd.grad_fn.as_ref()?.get(&tensor));
-        parts.next.extend(function.filter(|it| !it.is_none()));
-        parts
-    }
-
     /// Adds what a `SavedTensor` holds, as it is: its own `unpack` would run the program's hooks.
     fn add_saved(&mut self, name: &str, saved: &Bound<'py, PyAny>) {
         // The type is PyTorch's own and has properties in C++ only.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,22 @@ def test_exit_handlers_find_the_exception(command: Command, tmp_path: Path) -> N
     done = command("run", "--devices=any", "leaky.py")
     assert (done.returncode, done.stdout) == (plain.returncode, plain.stdout)
     assert "its own error" in done.stdout
+
+
+def test_an_exception_that_the_program_keeps_is_no_leak(command: Command, tmp_path: Path) -> None:
+    source = """
+    import sys, numpy
+
+    def main():
+        held = [numpy.zeros(1 << 20)]
+        held.append(held)
+        raise ValueError("shown, and the program goes on")
+
+    try:
+        main()
+    except ValueError as error:
+        sys.last_value = error
+    """
+    program(tmp_path, textwrap.dedent(source))
+    done = command("run", "--devices=any", "--fail-on-leak", "leaky.py")
+    assert done.returncode == 0, done.stderr

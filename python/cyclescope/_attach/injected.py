@@ -254,8 +254,9 @@ def item(value, key):
     """An item of a list, a tuple or a dictionary."""
     for kind in bases(type(value)):
         if kind is dict:
-            # Neither `__missing__` nor what its other keys make of being compared.
-            for known, held in dict.items(value):
+            # Neither `__missing__` nor what its other keys make of being compared. The list is made
+            # in one instruction: other threads may change the dictionary between two.
+            for known, held in list(dict.items(value)):
                 if type(known) is type(key) and known == key:
                     return held
             raise LookupError(key)

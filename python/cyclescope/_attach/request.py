@@ -42,8 +42,9 @@ NO_SAFE_POINT = (
 )
 
 UNWRITTEN = (
-    "process {pid} could not write its answer into {folder}: the disk is full, or the process has "
-    "a limit on the size of files (ulimit -f). Set TMPDIR to a folder with room and try again"
+    "process {pid} could not write its answer into {folder}. Most likely the disk is full, or the "
+    "process has a limit on the size of files (ulimit -f). If the disk is full, set TMPDIR to a "
+    "folder with room and try again"
 )
 
 ENDED = "process {pid} has ended"

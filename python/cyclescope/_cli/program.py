@@ -393,9 +393,7 @@ def _show(error: BaseException) -> int:
     ``_PyErr_PrintEx`` in Python/pythonrun.c has what is done if ``sys.excepthook`` fails.
     """
     flush(getattr(sys, "stdout", None))
-    # Exit handlers look for it there.
-    for name, value in _last_exception(error).items():
-        setattr(sys, name, value)
+    _remember(error)
     hook = getattr(sys, "excepthook", None)
     if hook is None:
         _complain("sys.excepthook is missing\n")
@@ -413,20 +411,28 @@ def _show(error: BaseException) -> int:
     return 1
 
 
-def _last_exception(error: BaseException) -> dict[str, object]:
-    last: dict[str, object] = {
-        "last_type": type(error),
-        "last_value": error,
-        "last_traceback": error.__traceback__,
-    }
-    return last | {"last_exc": error} if sys.version_info >= (3, 12) else last
+_remembered: int | None = None
+"""The ID of the exception that ended the program, which ``sys`` keeps."""
+
+
+def _remember(error: BaseException) -> None:
+    """Let exit handlers find an exception where ``_PyErr_PrintEx`` puts it."""
+    global _remembered
+    _remembered = id(error)
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
+    if sys.version_info >= (3, 12):
+        sys.last_exc = error
 
 
 def forget_exception() -> None:
-    """Let go of the exception that ended the program, as the interpreter does at last."""
-    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
-        with contextlib.suppress(AttributeError):
-            delattr(sys, name)
+    """Let go of the exception that ended the program, as the interpreter does at last.
+
+    Not of one that the program has put there itself, as pytest does.
+    """
+    if id(getattr(sys, "last_value", None)) == _remembered:
+        for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+            with contextlib.suppress(AttributeError):
+                delattr(sys, name)
 
 
 def trimmed(error: BaseException) -> BaseException:

@@ -40,12 +40,11 @@ const READERS: [&str; 12] = [
     "warning",
 ];
 
-/// True if a file gives away the container that an attribute has: what has it may put something into it. With
-/// `nested`, its items are containers, which count too.
-pub fn escapes(syntax: &Syntax, attribute: &str, nested: bool) -> bool {
-    let nodes = all(syntax.root()).into_iter();
-    nodes.into_iter().any(|node| match node.kind() {
-        "attribute" => is_called(syntax, node, attribute) && !stays(syntax, node, nested),
+/// True if a file gives away the container that an attribute has: what has it may put something into it.
+pub fn escapes(syntax: &Syntax, attribute: &str) -> bool {
+    let mut nodes = all(syntax.root()).into_iter();
+    nodes.any(|node| match node.kind() {
+        "attribute" => is_called(syntax, node, attribute) && !stays(syntax, node),
         "string_content" => syntax.of(node) == attribute && is_read_by_name(syntax, node),
         _ => false,
     })
@@ -58,30 +57,22 @@ fn is_read_by_name(syntax: &Syntax, text: Node<'_>) -> bool {
         .filter(|it| it.kind() == "argument_list")
         .and_then(|it| it.parent());
     let function = call.and_then(|it| it.child_by_field_name("function"));
-    function.is_some_and(|it| {
-        let name = syntax.of(it).rsplit('.').next().unwrap_or_default();
-        BY_NAME.contains(&name)
-    })
+    function.is_some_and(|it| BY_NAME.contains(&last_part(syntax.of(it))))
 }
 
 /// True if nothing gets the container that an expression is but what is done with it at once.
-fn stays(syntax: &Syntax, expression: Node<'_>, nested: bool) -> bool {
+fn stays(syntax: &Syntax, expression: Node<'_>) -> bool {
     let Some(around) = expression.parent() else {
         return true;
     };
     match around.kind() {
         "attribute" => is_method_called(syntax, around),
-        "subscript" if is_field(around, "value", expression) => {
-            !nested
-                || around.parent().is_none_or(|it| is_target(it, around))
-                || stays(syntax, around, false)
-        }
         "argument_list" => is_given_to_reader(syntax, around),
-        "boolean_operator" | "parenthesized_expression" => stays(syntax, around, nested),
+        "boolean_operator" | "parenthesized_expression" => stays(syntax, around),
         "conditional_expression" => {
-            children(around).get(1) == Some(&expression) || stays(syntax, around, nested)
+            children(around).get(1) == Some(&expression) || stays(syntax, around)
         }
-        "assignment" | "augmented_assignment" | "type" => !is_field(around, "right", expression),
+        "assignment" | "augmented_assignment" => !is_field(around, "right", expression),
         "named_expression"
         | "return_statement"
         | "yield"

@@ -12,8 +12,8 @@ const BY_NAME: [&str; 2] = [
     "Leave out this assignment: the object finds the method of its class by the same name.",
 ];
 
-/// Advises to give the reference up instead where the program sets another function under the name of a method: that of
-/// an object or of its class, or as a test does it.
+/// Advises to give the reference up instead where the program may set another function under the method's name, on an
+/// object or on a class.
 pub fn keep_to_the_method(leak: &mut Leak, sources: &mut Sources) {
     let Some(sentence) = BY_NAME.into_iter().find(|it| leak.advice.text.contains(it)) else {
         return;

@@ -2,9 +2,9 @@
 
 use tree_sitter::Node;
 
-use super::held::last_part;
 use super::sources::Sources;
 use super::syntax::{Syntax, all, children, is_field, is_named, lines};
+use super::taken::{cycle, is_partial};
 use crate::capture::is_library_file;
 use crate::model::report::{Leak, Location};
 
@@ -32,8 +32,7 @@ pub fn made_partial(leak: &Leak, sources: &mut Sources) -> Option<(String, usize
 
 /// Where the function is defined that the only partial of the cycle has, if the program's code has it.
 fn only_partial(leak: &Leak) -> Option<&Location> {
-    let nodes = leak.cycle.iter().filter_map(|step| step.node);
-    let nodes = nodes.filter_map(|number| leak.graph.nodes.get(number as usize));
+    let nodes = cycle(leak).into_iter();
     let mut partials = nodes.filter(|node| node.label == "functools.partial");
     let only = partials.next().filter(|_| partials.next().is_none())?;
     let at = only.location.as_ref()?;
@@ -86,10 +85,4 @@ fn use_of(syntax: &Syntax, name: Node<'_>) -> Use {
         }
         _ => Use::Other,
     }
-}
-
-/// True for the call `functools.partial(…)`, as far as its name says.
-pub fn is_partial(syntax: &Syntax, call: Node<'_>) -> bool {
-    let function = call.child_by_field_name("function");
-    call.kind() == "call" && function.is_some_and(|it| last_part(syntax.of(it)) == "partial")
 }

@@ -164,8 +164,7 @@ fn filled<'s>(
         true => puts_of(stored, item, sources, puts_as_key),
         false => puts_of(stored, item, sources, puts),
     };
-    let nested = item.1.kind == NodeKind::Container;
-    if gives_away(stored, nested, sources) {
+    if gives_away(stored, sources) {
         return Made::Unknown;
     }
     match one_put(&found) {
@@ -206,16 +205,16 @@ fn is_of_other_key<'s>(one: &Match<'s>, edge: &str) -> bool {
 
 /// The only statement that puts an object into the container that an attribute has.
 fn only_put<'s>(stored: &Stored<'_>, sources: &[Source<'s>]) -> Made<'s> {
-    match gives_away(stored, true, sources) {
+    match gives_away(stored, sources) {
         true => Made::Unknown,
         false => one_put(&stored.among(sources, puts)),
     }
 }
 
 /// True if some other code than what names the attribute may put something into its container.
-fn gives_away(stored: &Stored<'_>, nested: bool, sources: &[Source<'_>]) -> bool {
+fn gives_away(stored: &Stored<'_>, sources: &[Source<'_>]) -> bool {
     let mut programs = sources.iter().filter(|it| !is_library_file(it.file));
-    programs.any(|it| escapes(it.syntax, stored.attribute, nested))
+    programs.any(|it| escapes(it.syntax, stored.attribute))
 }
 
 fn one_put<'s>(found: &[Match<'s>]) -> Made<'s> {

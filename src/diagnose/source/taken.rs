@@ -5,7 +5,6 @@ use tree_sitter::Node;
 use super::family::bases;
 use super::files::words;
 use super::held::last_part;
-use super::partial::is_partial;
 use super::sources::{Source, Sources};
 use super::syntax::{Syntax, all, children, functions_around, is_field, lines, scope};
 use crate::capture::{is_library_file, is_standard_extension};
@@ -103,7 +102,7 @@ fn class_around<'s>(syntax: &'s Syntax, node: Node<'_>) -> Option<&'s str> {
 }
 
 /// The objects of the cycle, in order.
-fn cycle(leak: &Leak) -> Vec<&Object> {
+pub fn cycle(leak: &Leak) -> Vec<&Object> {
     let nodes = leak.cycle.iter().filter_map(|step| step.node);
     nodes
         .filter_map(|number| leak.graph.nodes.get(number as usize))
@@ -209,4 +208,10 @@ fn given_to(node: Node<'_>) -> Option<Node<'_>> {
     around
         .parent()
         .filter(|call| is_given && call.kind() == "call")
+}
+
+/// True for the call `functools.partial(…)`, as far as its name says.
+pub fn is_partial(syntax: &Syntax, call: Node<'_>) -> bool {
+    let function = call.child_by_field_name("function");
+    call.kind() == "call" && function.is_some_and(|it| last_part(syntax.of(it)) == "partial")
 }
