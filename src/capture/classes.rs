@@ -29,6 +29,8 @@ pub struct ClassFacts {
     pub file: Option<String>,
     /// As [`Description::unplaced_class`](crate::capture::Description::unplaced_class).
     pub in_file: Option<String>,
+    /// As [`Description::of_library`](crate::capture::Description::of_library), of its instances.
+    pub of_library: bool,
     /// As [`Description::weak_references`](crate::capture::Description::weak_references).
     pub weak_references: WeakReferences,
     /// As [`Description::frozen`](crate::capture::Description::frozen), of its instances.
@@ -73,6 +75,7 @@ impl Classes {
                 Some(place) => Some(place.file.clone()),
                 None => mortal.then(module_file).flatten(),
             },
+            of_library: mortal && place.is_none() && is_librarys(builtins, class),
             place,
             in_file: class_in_file(builtins, class),
             weak_references: weak_references(builtins, class),
@@ -140,6 +143,29 @@ fn class_in_file(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<String
     };
     let name = qualname(&builtins.type_qualname, class);
     Some(format!("{}.{name}", printable(&file)))
+}
+
+/// True for a class that a library's module in Python has under the name of the class: what a library makes for the
+/// program says that it is from such a module as well. False for one of C, which has methods of C.
+fn is_librarys(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {
+    let globals = || {
+        let module = module_named(class.py(), &class_module(builtins, class)?)?;
+        builtins.module_dict.get(&module)
+    };
+    let Some(globals) = globals() else {
+        return false;
+    };
+    let name = qualname(&builtins.type_qualname, class);
+    let is_written =
+        file_in(&globals).is_some_and(|file| file.ends_with(".py") && is_library_file(&file));
+    let is_there = || find_item(&name, |f| dict_items(&globals, f)).is_some_and(|it| it.is(class));
+    let mut is_of_c = false;
+    class_items(builtins, class, &mut |_, value| {
+        let kind = qualname(&builtins.type_qualname, value.get_type().as_any());
+        is_of_c |= matches!(&*kind, "wrapper_descriptor" | "method_descriptor");
+        !is_of_c
+    });
+    is_written && !is_of_c && is_there()
 }
 
 /// The name of the script that runs as `__main__`, without folder and ending; `None` if there is none.

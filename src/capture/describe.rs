@@ -49,6 +49,7 @@ pub fn describe(
         kind,
         type_name,
         label,
+        of_library: kind == ObjectKind::Instance && place.is_none() && class.of_library,
         place,
         unplaced_class,
         of_program,
@@ -84,7 +85,8 @@ fn label_and_place(
                 Some(name) if !name.is_empty() => format!("bound method {name}"),
                 _ => "bound method".to_owned(),
             };
-            (label, function.and_then(|f| function_place(builtins, f)))
+            let written = function.map(|f| written(builtins, f));
+            (label, written.and_then(|f| function_place(builtins, &f)))
         }
         ObjectKind::Frame => {
             let (name, place) = frame_facts(builtins, object);
@@ -131,6 +133,20 @@ fn label_and_place(
             (class.name.clone(), place)
         }
     }
+}
+
+/// The function that the program has written, which a decorator's wraps.
+fn written<'py>(builtins: &Builtins, function: &Bound<'py, PyAny>) -> Bound<'py, PyAny> {
+    const DECORATORS: usize = 8;
+    let wrapped = |function: &Bound<'py, PyAny>| {
+        let wrapped = wraps(builtins, function)
+            .then(|| attribute(&builtins.instances, function, "__wrapped__"))??;
+        function_code(builtins, &wrapped).map(|_| wrapped)
+    };
+    let all = std::iter::successors(Some(function.clone()), wrapped);
+    all.take(DECORATORS)
+        .last()
+        .unwrap_or_else(|| function.clone())
 }
 
 /// True for a function that has the name of what it wraps, as `functools.wraps` gives it.

@@ -148,6 +148,8 @@ pub struct Description {
     /// True for an instance whose class is in a file of the program's, also where it has no place: a data class has no
     /// function that is written in that file.
     pub of_program: bool,
+    /// True for an instance of a class without a place that a library's module has written in Python.
+    pub of_library: bool,
     pub weak_references: WeakReferences,
     /// True for an instance of a frozen data class, whose attributes cannot be assigned.
     pub frozen: bool,
@@ -177,6 +179,7 @@ impl Description {
             place: None,
             unplaced_class: None,
             of_program: false,
+            of_library: false,
             weak_references: WeakReferences::Never,
             frozen: false,
             own_setattr: false,

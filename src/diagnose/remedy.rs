@@ -354,9 +354,13 @@ pub fn also(case: &Case<'_>, cuts: &[EdgeIndex], advice: &mut Advice) {
         .cut
         .map_or_else(Vec::new, |first| of_same_line(case.graph, first));
     let told: FxHashSet<EdgeIndex> = told.into_iter().chain(case.cut).collect();
+    let first = case.cut.map(|first| case.removal(first));
     for &cut in cuts.iter().filter(|cut| !told.contains(cut)) {
         let removal = case.removal(cut);
-        if !advice.text.contains(&removal) && !advice.text.contains(&capitalized(&removal)) {
+        if first.as_ref() != Some(&removal)
+            && !advice.text.contains(&removal)
+            && !advice.text.contains(&capitalized(&removal))
+        {
             advice.text += &format!(" Also {removal}.");
         }
     }

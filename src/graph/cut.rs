@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::buffer_paths::paths_to_buffers;
 use super::cause::{Cause, Code, LibrarysPart, Trials, Way};
+use super::common_cut::{cut_in_common, join_namespaces};
 use super::cycle::{Cycle, cycle_through, first_cycle};
 use super::leak_graph::LeakGraph;
 use super::links::Links;
@@ -93,8 +94,11 @@ pub fn find_causes(graph: &LeakGraph, code: &dyn Code) -> Causes {
     if found.frees {
         found.frees = drop_needless(graph, &mut found.causes, &mut trials);
     }
-    if found.frees && cut_in_common(graph, &mut found.causes, &mut trials) {
+    if found.frees && cut_in_common(graph, &mut found.causes, code, &mut trials) {
         found.frees = drop_needless(graph, &mut found.causes, &mut trials);
+    }
+    if found.frees {
+        join_namespaces(graph, &mut found.causes, &mut trials);
     }
     if found.frees {
         prefer_programs(graph, &mut found.causes, &components, code, &mut trials);
@@ -197,46 +201,6 @@ fn best_cuts(
         is_own,
         is_for_others,
     })
-}
-
-/// Where one reference to a function does instead of the cuts of several causes, as it is in all their cycles, it is one
-/// cause: what stores a method on another object closes a cycle by each reference that leads on from there. True if there
-/// was such a reference.
-fn cut_in_common(graph: &LeakGraph, causes: &mut Vec<Cause>, trials: &mut Trials) -> bool {
-    let before = causes.len();
-    let links = Links::of(graph);
-    let rank_of_cuts = |cause: &Cause| cause.cuts.iter().map(|&cut| preference(graph, cut)).max();
-    let mut at = 0;
-    while at < causes.len() {
-        let first = &causes[at];
-        let stores_function = first.cycle.edges.iter().copied().filter(|&edge| {
-            let stored = graph.edge_endpoints(edge).map(|(_, to)| &graph[to]);
-            use ObjectKind::{Function, Method, Partial};
-            preference(graph, edge) < LIBRARY
-                && matches!(graph[edge].name, ReferenceName::Attribute(_))
-                && stored
-                    .is_some_and(|it| matches!(it.description.kind, Function | Method | Partial))
-        });
-        let found = stores_function.into_iter().find(|&edge| {
-            let is_better = |cause: &&Cause| Some(preference(graph, edge)) <= rank_of_cuts(cause);
-            let (same, others): (Vec<&Cause>, Vec<&Cause>) = causes
-                .iter()
-                .partition(|cause| cause.cycle.edges.contains(&edge));
-            let is_one = same.len() > 1 && same.iter().any(is_better) && trials.take(1);
-            let mut cuts: Vec<EdgeIndex> = others.iter().flat_map(|it| &it.cuts).copied().collect();
-            cuts.push(edge);
-            is_one && links.are_freed_without(&cuts)
-        });
-        if let Some(edge) = found {
-            let mut first = causes.remove(at);
-            first.cuts = vec![edge];
-            causes.retain(|cause| !cause.cycle.edges.contains(&edge));
-            at = at.min(causes.len());
-            causes.insert(at, first);
-        }
-        at += 1;
-    }
-    causes.len() < before
 }
 
 /// The references that may be cut, the best first, and those that by the code lead back to what made their owner.

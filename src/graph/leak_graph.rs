@@ -114,9 +114,7 @@ impl LeakNode {
 
     /// True if the object's code belongs to a library or the interpreter, judged by its file.
     pub fn is_library(&self) -> bool {
-        self.description
-            .place
-            .as_ref()
-            .is_some_and(|place| is_library_file(&place.file))
+        let place = self.description.place.as_ref();
+        place.map_or(self.description.of_library, |it| is_library_file(&it.file))
     }
 }

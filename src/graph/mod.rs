@@ -10,6 +10,7 @@
 mod bridges;
 mod buffer_paths;
 mod cause;
+mod common_cut;
 mod cut;
 mod cycle;
 mod distances;

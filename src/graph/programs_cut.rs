@@ -7,6 +7,7 @@ use super::cause::{Cause, Code, LibrarysPart, Trials};
 use super::cycle::cycle_through;
 use super::leak_graph::LeakGraph;
 use super::links::Links;
+use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 
 /// How many references are tried of each cause.
@@ -14,7 +15,8 @@ const TRIED: usize = 8;
 
 /// Where a cycle of a library's own objects keeps what the program gave it, and that leads back into the cycle, the
 /// program has closed a cycle too: `self.parser.add_argument("--n", type=self.parse)`. If without the reference to its
-/// function no cycle keeps a buffer, that reference is the one to remove, and the library's are not.
+/// function or object no cycle keeps a buffer but those of other causes, that reference is the one to remove, and the
+/// library's are not.
 pub(super) fn prefer_programs(
     graph: &LeakGraph,
     causes: &mut Vec<Cause>,
@@ -22,23 +24,19 @@ pub(super) fn prefer_programs(
     code: &dyn Code,
     trials: &mut Trials,
 ) {
-    let is_librarys = |causes: &[Cause], component| {
-        causes
-            .iter()
-            .all(|it| it.component != component || it.is_of_library)
-    };
     let links = Links::of(graph);
     let mut at = 0;
     while at < causes.len() {
         let component = causes[at].component;
-        if is_librarys(causes, component) {
-            let others = causes.iter().filter(|it| it.component != component);
+        let is_librarys = |it: &Cause| it.component == component && it.is_of_library;
+        if is_librarys(&causes[at]) {
+            let others = causes.iter().filter(|it| !is_librarys(it));
             let others: Vec<EdgeIndex> = others.flat_map(|it| &it.cuts).copied().collect();
             let is_enough = |edge: EdgeIndex| {
                 let cuts = [&others[..], &[edge]].concat();
                 links.are_freed_without(&cuts)
             };
-            let found = functions_of_program(graph, &causes[at], components)
+            let found = given_by_program(graph, &causes[at], components)
                 .into_iter()
                 .filter_map(|edge| Some((edge, cycle_through(graph, edge)?)))
                 .find(|(edge, cycle)| {
@@ -49,8 +47,8 @@ pub(super) fn prefer_programs(
                         && is_enough(*edge)
                 });
             if let Some((edge, cycle)) = found {
-                let first = causes.iter().position(|it| it.component == component);
-                causes.retain(|it| it.component != component);
+                let first = causes.iter().position(is_librarys);
+                causes.retain(|it| !is_librarys(it));
                 let cause = Cause {
                     cycle,
                     cuts: vec![edge],
@@ -66,10 +64,10 @@ pub(super) fn prefer_programs(
     }
 }
 
-/// The references from a library's objects to functions of the program's that lead from a cause's cycle to a buffer, and
-/// back into the cycle.
-fn functions_of_program(graph: &LeakGraph, cause: &Cause, components: &[usize]) -> Vec<EdgeIndex> {
-    use ObjectKind::{Function, Method, Partial};
+/// The references from a library's objects to functions of the program's, and the attributes by which they keep its
+/// objects, that lead from a cause's cycle to a buffer, and back into the cycle.
+fn given_by_program(graph: &LeakGraph, cause: &Cause, components: &[usize]) -> Vec<EdgeIndex> {
+    use ObjectKind::{Function, Instance, Method, Partial};
     let paths = paths_to_buffers(graph, &cause.cycle);
     let mut found = Vec::new();
     for edge in paths.iter().flat_map(|path| path.edges.iter().copied()) {
@@ -79,10 +77,17 @@ fn functions_of_program(graph: &LeakGraph, cause: &Cause, components: &[usize]) 
         let is_within = [from, to]
             .iter()
             .all(|it| components[it.index()] == cause.component);
-        let function = &graph[to].description;
+        let given = &graph[to].description;
+        let is_attribute =
+            || graph[from].is_library() && matches!(graph[edge].name, ReferenceName::Attribute(_));
+        let can_be_given = match given.kind {
+            Function | Method | Partial => true,
+            Instance => is_attribute(),
+            _ => false,
+        };
         if is_within
-            && matches!(function.kind, Function | Method | Partial)
-            && function.place.is_some()
+            && can_be_given
+            && given.place.is_some()
             && !graph[to].is_library()
             && !found.contains(&edge)
             && found.len() < TRIED

@@ -329,3 +329,52 @@ def test_a_copy_of_local_variables_cannot_be_changed() -> None:
 
     (leak,) = found(lambda: make(array())).leaks
     assert [cut.edge for cut in leak.cuts] == [".__traceback__"]
+
+
+def test_a_cache_is_not_what_keeps_a_classes_variable() -> None:
+    """Without the cached instance, the class that was made in the call keeps its variable all the same."""
+
+    def make() -> None:
+        table = array()
+
+        class Rule:
+            @functools.lru_cache(maxsize=None)  # noqa: B019
+            def score(self, x: float) -> float:
+                return float(table.sum()) * x
+
+        assert Rule().score(3) == 0
+
+    (leak,) = found(make).leaks
+    assert "not capture `table`" in leak.advice
+    assert "keep no instance" not in leak.advice
+
+
+class Scope(dict[str, Any]):
+    def __init__(self, **names: Any) -> None:
+        super().__init__(**names)
+        self["self"] = self
+
+
+def test_one_removal_is_told_once() -> None:
+    def make() -> None:
+        inner = Scope(outer=Scope(weights=array()))
+        inner["outer"]["also"] = inner["outer"]
+
+    for leak in found(make).leaks:
+        assert "Also remove the item at `['self']`" not in leak.advice, leak.advice
+
+
+class Average:
+    def __init__(self) -> None:
+        self.weights = array()
+        self.after: list[Callable[[], None]] = []
+        self.after.append(self.update)
+
+    @traced
+    def update(self) -> None: ...
+
+
+def test_a_decorated_method_is_at_its_own_line() -> None:
+    line = Average.update.__wrapped__.__code__.co_firstlineno  # type: ignore[attr-defined]
+    text = found(Average).to_text()
+    assert f"test_advice_fits.py:{line}\n" in text, text

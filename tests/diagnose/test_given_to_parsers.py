@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import optparse
 import weakref
 from collections.abc import Callable
 from typing import Any
+from xml.dom import minidom
 
 import numpy
 import pytest
@@ -77,3 +79,40 @@ def test_a_parser_with_a_tensor_of_its_own_is_the_librarys() -> None:
     (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     assert leak.library is not None
     assert leak.library.name == "the standard library"
+
+
+def test_what_is_set_on_an_element_is_the_programs() -> None:
+    def make() -> None:
+        app: Any = App()
+        app.document = minidom.parseString("<a><b/></a>")
+        app.document.documentElement.widget = app
+
+    gc.collect()
+    make()
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert leak.library is None
+    assert [cut.edge for cut in leak.cuts] == [".widget"]
+    assert is_freed_after(lambda app: delattr(app.document.documentElement, "widget"))
+
+
+def is_freed_after(fix: Callable[[Any], None]) -> bool:
+    app: Any = App()
+    app.document = minidom.parseString("<a><b/></a>")
+    app.document.documentElement.widget = app
+    fix(app)
+    weights = weakref.ref(app.weights)
+    del app
+    return weights() is None
+
+
+def test_a_leak_beside_what_a_parser_was_given_is_another() -> None:
+    def make() -> None:
+        app: Any = App()
+        type_of_argument(app)
+        app.encoder = json.JSONEncoder(default=app.called)
+
+    gc.collect()
+    make()
+    leaks = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert [leak.library for leak in leaks] == [None, None]
+    assert ".type" in {cut.edge for leak in leaks for cut in leak.cuts}

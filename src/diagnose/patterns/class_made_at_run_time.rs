@@ -59,11 +59,9 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
             .map(|edge| (edge, removal_of_instance(case, edge, back)))
             .collect();
         removals.dedup_by(|one, other| one.1 == other.1);
-        return Some(
-            removals
-                .into_iter()
-                .fold(finding, |finding, (edge, text)| finding.remedy(edge, text)),
-        );
+        return Some(removals.into_iter().fold(finding, |finding, (edge, text)| {
+            finding.remedy_of(removed_with(case, edge), text)
+        }));
     }
     let finding = Finding::new(format!(
         "The {}{} was made at run time. A class is always a cycle (it is in its own __mro__), \
@@ -94,6 +92,21 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
             .remedy(cut, "define the class once, at module level")
             .complete(),
     })
+}
+
+/// The references that are gone when an attribute keeps no instance: a method stays, and only what its cache has goes.
+fn removed_with(case: &Case<'_>, edge: EdgeIndex) -> Vec<EdgeIndex> {
+    let target = case.graph.edge_endpoints(edge).map(|(_, target)| target);
+    let kept = target.into_iter().flat_map(|it| case.graph.edges(it));
+    let (attributes, cached): (Vec<_>, Vec<_>) =
+        kept.partition(|it| matches!(it.weight().name, ReferenceName::Attribute(_)));
+    let is_cache = attributes
+        .iter()
+        .any(|it| it.weight().name == ReferenceName::Attribute("__wrapped__".to_owned()));
+    match is_cache && !cached.is_empty() {
+        true => cached.iter().map(|it| it.id()).collect(),
+        false => vec![edge],
+    }
 }
 
 /// How an attribute of the class lets go of an instance. The class needs its methods.

@@ -38,9 +38,10 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         spoken(step.object),
         at(step.object)
     ));
-    Some(finding.remedy_of(
+    let remedied = finding.remedy_of(
         items,
         "empty the namespace (`.clear()`) when it is no longer needed, and pass tensors as \
          arguments, not as globals",
-    ))
+    );
+    Some(remedied.complete())
 }
