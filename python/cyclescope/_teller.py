@@ -28,6 +28,9 @@ EXIT_SECONDS = 5.0
 FORK_SECONDS = 0.1
 """How long a fork waits at most for the end of the thread, which has nothing to do then."""
 
+OWN_AND_FORKING = 2
+"""The number of threads of a program with one: that and ours."""
+
 REFRESH_SECONDS = 5.0
 """How often the files of a watch that has found something are brought up to date."""
 
@@ -189,10 +192,13 @@ def _say_farewell() -> None:
 def _before_fork() -> None:
     """End the thread: CPython warns of a fork where there are several, since 3.15 before it forks.
 
-    Not while it delivers a report, for which no fork waits.
+    Not while it delivers a report, for which no fork waits; nor where the program has threads too:
+    CPython warns of those, and the end of ours would have to wait for its turn among them.
     """
     global _relieved
     thread = _thread
+    if _native.os_threads() > OWN_AND_FORKING:
+        return
     if thread is not None and not (thread.is_current or thread.is_alive() or thread.has_ended):
         _relieved = thread
         _native.relieve_teller(True)

@@ -4,15 +4,26 @@ use std::fs;
 
 use crate::model::growth::Counters;
 
+/// How many threads of the operating system this process has; 0 where it does not say.
+pub fn threads() -> u64 {
+    value(&status(), "Threads")
+}
+
+fn status() -> String {
+    fs::read_to_string("/proc/self/status").unwrap_or_default()
+}
+
+fn value(status: &str, name: &str) -> u64 {
+    let mut lines = status.lines();
+    let rest = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let number = rest.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+    number.unwrap_or_default()
+}
+
 /// The counters now; 0 where the system does not say.
 pub(super) fn counters() -> Counters {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let value = |name: &str| {
-        let mut lines = status.lines();
-        let rest = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        let number = rest.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-        number.unwrap_or_default()
-    };
+    let status = status();
+    let value = |name| value(&status, name);
     Counters {
         resident: value("VmRSS") << 10,
         threads: value("Threads"),

@@ -27,7 +27,7 @@ use crate::model::cells::{Cells, name_cells};
 use crate::model::occurrences;
 use crate::model::rank::Rank;
 use crate::model::redact::{redact, redact_process};
-use crate::model::report::{Collection, Leak, Occurrence as SeenAt, Origin, Process, Report};
+use crate::model::report::{Collection, Leak, Occurrence as SeenAt, Origin, Process, RUN, Report};
 
 /// Where the program waits without having asked, at most so many groups of cycles are described, at up to a
 /// millisecond each.
@@ -151,6 +151,7 @@ impl Inspector {
             garbage_objects: look.objects as u64,
             pause_us: 0,
             importing: None,
+            devices: Vec::new(),
         };
         let mut report = self.report(py, look.found, collection, started);
         Self::finish(&mut report, self.redacts(), &Self::ask(py), |_| true);
@@ -438,8 +439,17 @@ impl Inspector {
 
     /// A report of this process without findings, made without an inspection.
     pub(crate) fn empty_report(&self, py: Python<'_>) -> Report {
+        self.report_without_leaks(py, "look")
+    }
+
+    /// As [`Self::empty_report`], of the whole run of a program that was watched.
+    pub(crate) fn report_of_run(&self, py: Python<'_>) -> Report {
+        self.report_without_leaks(py, RUN)
+    }
+
+    fn report_without_leaks(&self, py: Python<'_>, trigger: &str) -> Report {
         let collection = Collection {
-            trigger: "look".to_owned(),
+            trigger: trigger.to_owned(),
             ..Collection::default()
         };
         let mut report = Report::new(self.process_now(py), now(), collection);

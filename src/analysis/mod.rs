@@ -10,7 +10,7 @@ mod busy;
 mod callbacks;
 mod carried;
 mod collection_pause;
-mod counters;
+pub mod counters;
 mod cycles;
 mod device_memory;
 mod edges;

@@ -20,6 +20,8 @@ mod builtin_function;
 pub(crate) mod builtins;
 pub mod c_stack;
 #[cfg(feature = "python")]
+mod calling;
+#[cfg(feature = "python")]
 pub(crate) mod descriptor;
 #[cfg(feature = "python")]
 pub(crate) mod fields;
@@ -75,6 +77,7 @@ pub(crate) use {
     buffers::{Exporters, bytes_behind},
     builtins::Builtins,
     c_stack::{NEEDED as STACK_NEEDED, has_room as has_stack},
+    calling::{attribute_named, call, call_with},
     descriptor::Descriptor,
     fields::FunctionLayout,
     gc_state::{DEBUG_COLLECTABLE, GcState},

@@ -12,7 +12,10 @@ use rustc_hash::FxHashMap;
 
 use super::modules::{class, part};
 use crate::cpython::types::is_heap_type;
-use crate::cpython::{Builtins, Descriptor, class_items, imported, int_value, items, text_of};
+use crate::cpython::{
+    Builtins, Descriptor, attribute_named, call_with, class_items, imported, int_value, items,
+    text_of,
+};
 
 /// The descriptors of `torch._C.TensorBase` that lead on in C++, and those of the function types met.
 pub struct Autograd {
@@ -179,7 +182,7 @@ impl Autograd {
     pub fn sequence_number(&self, builtins: &Builtins, function: &Bound<'_, PyAny>) -> Option<u64> {
         let known = self.type_of(builtins, function);
         let method = known.sequence_number.as_ref()?.bind(function.py());
-        method.call1((function,)).ok()?.extract().ok()
+        call_with(method, function)?.extract().ok()
     }
 
     /// The gradient of a tensor. As for [`Autograd::of_tensor`]; also of one that is no leaf and retains it.
@@ -281,18 +284,18 @@ impl<'py> FunctionParts<'py> {
     /// Adds what a `SavedTensor` holds, as it is: its own `unpack` would run the program's hooks.
     fn add_saved(&mut self, name: &str, saved: &Bound<'py, PyAny>) {
         // The type is PyTorch's own and has properties in C++ only.
-        match saved.getattr("data") {
-            Ok(data) if data.is_none() => {}
-            Ok(data) => {
+        match attribute_named(saved, c"data") {
+            Some(data) if data.is_none() => {}
+            Some(data) => {
                 self.saved.push((format!("saved {name}"), data));
-                if let Ok(hook) = saved.getattr("unpack_hook")
+                if let Some(hook) = attribute_named(saved, c"unpack_hook")
                     && !hook.is_none()
                 {
                     self.saved.push((format!("{UNPACK_HOOK}{name}"), hook));
                 }
             }
             // Older versions have no such property; that of newer ones fails once it is freed.
-            Err(_) => self.hidden |= saved.hasattr("unpack_hook").is_ok_and(|newer| !newer),
+            None => self.hidden |= saved.hasattr("unpack_hook").is_ok_and(|newer| !newer),
         }
     }
 }

@@ -12,7 +12,7 @@ use pyo3::types::{PyDict, PyType, PyWeakrefMethods, PyWeakrefReference};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::modules::part;
-use crate::cpython::{Descriptor, imported, int_value, reference_count};
+use crate::cpython::{Descriptor, call, call_with, imported, int_value, reference_count};
 
 /// How the parts of sparse tensors are read; nothing in versions that have other names.
 pub struct Sparse {
@@ -21,6 +21,8 @@ pub struct Sparse {
     detach: Option<Py<PyAny>>,
     /// The number of modes (`__torch_dispatch__`) that the program is in: they would see each call.
     modes: Option<Py<PyAny>>,
+    /// What is told of the operations of this thread: the state of `torch.jit.trace`, and whether a profiler is on.
+    recorders: [Option<Py<PyAny>>; 2],
     coordinates: Parts,
     /// Those of the layouts that compress rows, and columns.
     compressed: [(Vec<Py<PyAny>>, Parts); 2],
@@ -114,6 +116,12 @@ impl Sparse {
             modes: part(native, "_len_torch_dispatch_stack")
                 .ok()
                 .map(Bound::unbind),
+            recorders: [
+                part(native, "_get_tracing_state").ok().map(Bound::unbind),
+                imported(intern!(py, "torch._C._autograd"))
+                    .and_then(|autograd| part(&autograd, "_profiler_enabled").ok())
+                    .map(Bound::unbind),
+            ],
             coordinates: parts([
                 ("_indices()", "_indices"),
                 ("_values()", "_values"),
@@ -139,6 +147,16 @@ impl Sparse {
             ],
             ahead: Rc::default(),
         }
+    }
+
+    /// True while operations become part of what the program wants: of a graph that `torch.jit` traces, or of a profile.
+    fn is_recorded(&self, py: Python<'_>) -> bool {
+        let is_active = |state: Bound<'_, PyAny>| match int_value(&state) {
+            Some(number) => number != 0,
+            None => !state.is_none(),
+        };
+        let mut asked = self.recorders.iter().flatten();
+        asked.any(|recorder| call(recorder.bind(py)).is_none_or(is_active))
     }
 
     /// Reads the parts of these tensors, and no others until the result is dropped.
@@ -204,8 +222,8 @@ impl Sparse {
                 found?.1
             }
         };
-        let modes = self.modes.as_ref()?.bind(py).call0().ok()?;
-        if int_value(&modes) != Some(0) {
+        let modes = call(self.modes.as_ref()?.bind(py))?;
+        if int_value(&modes) != Some(0) || self.is_recorded(py) {
             return None;
         }
         if let Some(ahead) = &mut *self.ahead.borrow_mut() {
@@ -218,11 +236,10 @@ impl Sparse {
             return Some(parts.collect());
         }
         // Without the autograd graph, which would grow by what is read.
-        let plain = self.detach.as_ref()?.bind(py).call1((tensor,)).ok()?;
-        let read = parts.iter().filter_map(|(name, method)| {
-            let part = method.bind(py).call1((&plain,)).ok()?;
-            Some((*name, part))
-        });
+        let plain = call_with(self.detach.as_ref()?.bind(py), tensor)?;
+        let read = parts
+            .iter()
+            .filter_map(|(name, method)| Some((*name, call_with(method.bind(py), &plain)?)));
         Some(read.collect())
     }
 }

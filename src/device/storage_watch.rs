@@ -4,7 +4,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyType};
 
-use crate::cpython::reference_count;
+use crate::cpython::{call_with, reference_count};
 
 /// A weak hold on a buffer's memory, which keeps nothing from being freed: tells afterwards whether
 /// the memory really went.
@@ -245,10 +245,7 @@ pub struct WeakStorage {
 impl WeakStorage {
     /// True if the storage is gone; `None` if there is no telling.
     pub(super) fn is_gone(&self, py: Python<'_>) -> Option<bool> {
-        self.expired
-            .bind(py)
-            .call1((&self.handle,))
-            .ok()?
+        call_with(self.expired.bind(py), self.handle.bind(py))?
             .extract()
             .ok()
     }
@@ -258,8 +255,7 @@ impl Drop for WeakStorage {
     fn drop(&mut self) {
         // Without an interpreter there is no PyTorch to give it back to.
         Python::try_attach(|py| {
-            let freed = self.free.bind(py).call1((&self.handle,));
-            drop(freed);
+            drop(call_with(self.free.bind(py), self.handle.bind(py)));
         });
     }
 }

@@ -2,11 +2,10 @@
 
 use std::rc::Rc;
 
-use pyo3::call::PyCallArgs;
 use pyo3::exceptions::PyLookupError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyDict, PyString, PyType};
+use pyo3::types::{PyCFunction, PyDict, PyString, PyTuple, PyType};
 
 use super::autograd::{Autograd, FunctionParts};
 use super::framework::{Framework, Imported, Unread};
@@ -15,7 +14,9 @@ use super::proposal::{Proposal, extents};
 use super::sparse::{PartsReadAhead, Sparse};
 use super::storage_watch::{StorageWatch, WeakStorage};
 use crate::cpython::instances::attributes;
-use crate::cpython::{Builtins, Descriptor, Instances, int_value, new_text};
+use crate::cpython::{
+    Builtins, Descriptor, Instances, attribute_named, call, call_with, int_value, new_text,
+};
 
 /// The first version of PyTorch that was seen to count the reference of C++ to a Python object
 /// (`c10/core/impl/PyObjectSlot.h`).
@@ -51,6 +52,10 @@ pub struct Torch {
     free_weak_ref: Py<PyAny>,
     mode_enabled: Py<PyAny>,
     disable_torch_function: Py<PyAny>,
+    /// What `__exit__` is called with where nothing was raised.
+    no_exception: Py<PyTuple>,
+    /// The state of `torch.jit.trace` and of what exports by it.
+    tracing: Option<Py<PyAny>>,
     dispatch_keys: Py<PyAny>,
     python_key: Py<PyAny>,
     /// Names and descriptors of what a tensor's C++ part refers to.
@@ -111,6 +116,8 @@ impl Torch {
             free_weak_ref: method(&storage, "_free_weak_ref")?,
             mode_enabled: function("_is_torch_function_mode_enabled")?,
             disable_torch_function: function("DisableTorchFunction")?,
+            no_exception: PyTuple::new(py, [py.None(), py.None(), py.None()])?.unbind(),
+            tracing: function("_get_tracing_state").ok(),
             dispatch_keys: function("_dispatch_keys")?,
             python_key: class(native, "DispatchKey")?.getattr("Python")?.unbind(),
             hooks: ["_backward_hooks", "_post_accumulate_grad_hooks"]
@@ -164,13 +171,16 @@ impl Torch {
     fn tensor(&self, tensor: &Bound<'_, PyAny>) -> Option<Proposal> {
         let py = tensor.py();
         let _guard = self.without_torch_function(tensor);
-        let storage = self.untyped_storage.bind(py).call1((tensor,)).ok()?;
-        if says_yes(py, self.is_lazy_clone.as_ref(), (tensor,)) {
+        let storage = call_with(self.untyped_storage.bind(py), tensor)?;
+        if says_yes(self.is_lazy_clone.as_ref(), tensor) {
             return None;
         }
         let mut proposal = self.storage(&storage)?;
         // A tensor that implements `__torch_dispatch__` may compute even its shape in Python.
-        if self.is_plain(tensor) || !self.dispatches_in_python(tensor) {
+        let is_own = self.is_plain(tensor) || !self.dispatches_in_python(tensor);
+        // To read a shape is an operation of the program's graph while `torch.jit` traces it (`THPSize_New` in
+        // torch/csrc/Size.cpp).
+        if is_own && !self.is_tracing(py) {
             proposal.buffer.shape = self.shape.get(tensor).and_then(|shape| extents(&shape));
         }
         proposal.buffer.dtype = self
@@ -205,8 +215,8 @@ impl Torch {
         let py = object.py();
         let storage = |tensor: &Bound<'py, PyAny>| {
             let _guard = self.without_torch_function(tensor);
-            let storage = self.untyped_storage.bind(py).call1((tensor,)).ok()?;
-            let address = self.data_ptr.bind(py).call1((&storage,)).ok()?;
+            let storage = call_with(self.untyped_storage.bind(py), tensor)?;
+            let address = call_with(self.data_ptr.bind(py), &storage)?;
             (address.extract::<u64>().ok()? == pointer).then_some(storage)
         };
         storage(object)
@@ -217,10 +227,10 @@ impl Torch {
     /// The address of the storage of a tensor in C++.
     pub fn storage_identity(&self, tensor: &Bound<'_, PyAny>) -> Option<u64> {
         let _guard = self.without_torch_function(tensor);
-        let storage = self.untyped_storage.bind(tensor.py()).call1((tensor,));
+        let storage = call_with(self.untyped_storage.bind(tensor.py()), tensor)?;
         self.storage_identity
             .as_ref()?
-            .get(&storage.ok()?)?
+            .get(&storage)?
             .extract()
             .ok()
     }
@@ -239,14 +249,14 @@ impl Torch {
         if device == "meta" {
             return None;
         }
-        let is_shared = device == "cpu" && says_yes(py, self.is_shared.as_ref(), (storage,));
+        let is_shared = device == "cpu" && says_yes(self.is_shared.as_ref(), storage);
         let device = if is_shared {
             "shared".to_owned()
         } else {
             device
         };
         let number = |method: &Py<PyAny>| -> Option<u64> {
-            method.bind(py).call1((storage,)).ok()?.extract().ok()
+            call_with(method.bind(py), storage)?.extract().ok()
         };
         let (pointer, bytes) = (number(&self.data_ptr)?, number(&self.nbytes)?);
         if pointer == 0 || bytes == 0 {
@@ -254,8 +264,8 @@ impl Torch {
         }
         let mut proposal = Proposal::new(pointer, bytes, device);
         // Of what PyTorch's allocators gave, the size can be changed; not of what `at::from_blob` was given.
-        let resizable = self.resizable.bind(py).call1((storage,));
-        let is_fixed = resizable.is_ok_and(|it| it.extract().is_ok_and(|it: bool| !it));
+        let resizable = call_with(self.resizable.bind(py), storage);
+        let is_fixed = resizable.is_some_and(|it| it.extract().is_ok_and(|it: bool| !it));
         proposal.buffer.is_lent = is_fixed && !is_shared;
         Some(proposal)
     }
@@ -268,7 +278,11 @@ impl Torch {
 
     /// True in a child forked after CUDA was initialised: nothing there may use it.
     pub fn is_in_bad_fork(&self, py: Python<'_>) -> bool {
-        says_yes(py, self.is_in_bad_fork.as_ref(), ())
+        let answer = self
+            .is_in_bad_fork
+            .as_ref()
+            .and_then(|ask| call(ask.bind(py)));
+        answer.is_some_and(|answer| answer.extract().unwrap_or(false))
     }
 
     /// The attributes of a tensor that its `tp_traverse` follows and no Python descriptor names.
@@ -320,8 +334,8 @@ impl Torch {
     /// How many references C++ has to a tensor, one of which is that of its Python object.
     fn uses(&self, tensor: &Bound<'_, PyAny>) -> Option<i64> {
         let _guard = self.without_torch_function(tensor);
-        let count = self.use_count.as_ref()?.bind(tensor.py()).call1((tensor,));
-        int_value(&count.ok()?)
+        let count = call_with(self.use_count.as_ref()?.bind(tensor.py()), tensor);
+        int_value(&count?)
     }
 
     /// False for a tensor to which only Python refers. Versions before [`COUNTED`] do not tell.
@@ -402,9 +416,8 @@ impl Torch {
             return None;
         }
         let mut wrappers = self.wrappers.iter();
-        let [_, unwrap] =
-            wrappers.find(|[is_wrapped, _]| says_yes(py, Some(is_wrapped), (tensor,)))?;
-        unwrap.bind(py).call1((tensor,)).ok()
+        let [_, unwrap] = wrappers.find(|[is_wrapped, _]| says_yes(Some(is_wrapped), tensor))?;
+        call_with(unwrap.bind(py), tensor)
     }
 
     /// As [`Autograd::gradient`].
@@ -420,14 +433,18 @@ impl Torch {
             .any(|class| tensor.get_type().is(class.bind(tensor.py())))
     }
 
+    /// True while `torch.jit` traces on this thread, or where there is no telling.
+    fn is_tracing(&self, py: Python<'_>) -> bool {
+        let state = self.tracing.as_ref();
+        state.is_some_and(|state| call(state.bind(py)).is_none_or(|state| !state.is_none()))
+    }
+
     /// True if the tensor implements `__torch_dispatch__`, or may.
     fn dispatches_in_python(&self, tensor: &Bound<'_, PyAny>) -> bool {
         let py = tensor.py();
-        self.dispatch_keys
-            .bind(py)
-            .call1((tensor,))
-            .and_then(|keys| keys.call_method1("has", (self.python_key.bind(py),)))
-            .and_then(|has| has.extract())
+        call_with(self.dispatch_keys.bind(py), tensor)
+            .and_then(|keys| attribute_named(&keys, c"has"))
+            .and_then(|has| call_with(&has, self.python_key.bind(py))?.extract().ok())
             .unwrap_or(true)
     }
 
@@ -435,8 +452,14 @@ impl Torch {
     /// or of a mode that the program is in (`torch.set_default_device` is such).
     fn without_torch_function<'py>(&self, tensor: &Bound<'py, PyAny>) -> Option<Quiet<'py>> {
         let py = tensor.py();
-        let needed = !self.is_plain(tensor) || says_yes(py, Some(&self.mode_enabled), ());
-        needed.then(|| Quiet::new(self.disable_torch_function.bind(py)))
+        let is_mode_enabled = || call(self.mode_enabled.bind(py))?.extract().ok();
+        let needed = !self.is_plain(tensor) || is_mode_enabled().unwrap_or(false);
+        needed.then(|| {
+            Quiet::new(
+                self.disable_torch_function.bind(py),
+                self.no_exception.bind(py),
+            )
+        })
     }
 }
 
@@ -505,7 +528,7 @@ impl Framework for Torch {
         let py = object.py();
         let storage = self.storage_at(object, pointer)?;
         Some(StorageWatch::Torch(WeakStorage {
-            handle: self.weak_ref.bind(py).call1((storage,)).ok()?.unbind(),
+            handle: call_with(self.weak_ref.bind(py), &storage)?.unbind(),
             expired: self.expired.clone_ref(py),
             free: self.free_weak_ref.clone_ref(py),
         }))
@@ -513,32 +536,37 @@ impl Framework for Torch {
 }
 
 /// True if PyTorch answers a question with yes.
-fn says_yes<'py>(
-    py: Python<'py>,
-    question: Option<&Py<PyAny>>,
-    arguments: impl PyCallArgs<'py>,
-) -> bool {
-    question
-        .and_then(|question| question.bind(py).call1(arguments).ok()?.extract().ok())
-        .unwrap_or(false)
+fn says_yes(question: Option<&Py<PyAny>>, object: &Bound<'_, PyAny>) -> bool {
+    let answer = question.and_then(|question| call_with(question.bind(object.py()), object));
+    answer.is_some_and(|answer| answer.extract().unwrap_or(false))
 }
 
 /// While alive, PyTorch calls no `__torch_function__` on this thread.
-struct Quiet<'py>(Option<Bound<'py, PyAny>>);
+struct Quiet<'py> {
+    /// How to leave, once it was entered; with the arguments, which there may be no memory for then.
+    exit: Option<Bound<'py, PyAny>>,
+    no_exception: Bound<'py, PyTuple>,
+}
 
 impl<'py> Quiet<'py> {
-    fn new(disable: &Bound<'py, PyAny>) -> Self {
-        let context = disable.call0().ok();
-        Self(context.filter(|context| context.call_method0("__enter__").is_ok()))
+    fn new(disable: &Bound<'py, PyAny>, no_exception: &Bound<'py, PyTuple>) -> Self {
+        let context = call(disable);
+        let exit = context.and_then(|context| {
+            let exit = attribute_named(&context, c"__exit__")?;
+            call(&attribute_named(&context, c"__enter__")?)?;
+            Some(exit)
+        });
+        Self {
+            exit,
+            no_exception: no_exception.clone(),
+        }
     }
 }
 
 impl Drop for Quiet<'_> {
     fn drop(&mut self) {
-        if let Some(context) = &self.0 {
-            let none = context.py().None();
-            let left = context.call_method1("__exit__", (&none, &none, &none));
-            drop(left);
+        if let Some(exit) = &self.exit {
+            drop(exit.call1(&self.no_exception));
         }
     }
 }

@@ -45,7 +45,7 @@ pub use signature::{outline, signature};
 use crate::capture::{Place, ReferenceName, package_of};
 use crate::cpython::ObjectKind;
 use crate::graph::{
-    Cause, Code, Cycle, LeakGraph, LibrarysPart, PathToBuffer, find_causes, paths_to_buffers,
+    Cause, Code, Cycle, LeakGraph, LibrarysPart, PathToBuffer, find_causes, frees, paths_to_buffers,
 };
 
 /// What is known of one leak.
@@ -127,6 +127,7 @@ pub fn diagnose(graph: &LeakGraph, code: &dyn Code) -> Vec<Diagnosis> {
             None => (None, patterns::fallback(&case)),
         };
         remedy::also(&case, &cuts, &mut advice);
+        let cuts = advised(&case, &advice).map_or(cuts, |edge| vec![edge]);
         Diagnosis {
             signature,
             outline: outline(graph, &cause.cycle, cut_for_others(cause)),
@@ -140,6 +141,22 @@ pub fn diagnose(graph: &LeakGraph, code: &dyn Code) -> Vec<Diagnosis> {
         }
     });
     diagnosed.collect()
+}
+
+/// The item of a container, a bound method, that the advice begins with, if it is enough to remove it, and not what was
+/// found to be the reference to remove: the drawing is to mark what the advice speaks of.
+fn advised(case: &Case<'_>, advice: &Advice) -> Option<EdgeIndex> {
+    let [edge] = advice.removes[..] else {
+        return None;
+    };
+    use ReferenceName::{Index, Key, Member};
+    let (_, target) = case.graph.edge_endpoints(edge)?;
+    let is_method = case.graph[target].description.kind == ObjectKind::Method;
+    let is_stored = is_method && matches!(case.graph[edge].name, Index(_) | Key(_) | Member);
+    let is_other = case.cut != Some(edge) && !case.has_more && case.cycle.edges.contains(&edge);
+    let removed = [case.others, &[edge]].concat();
+    let is_advised = is_stored && is_other && case.cuts_free;
+    (is_advised && frees(case.graph, &removed)).then_some(edge)
 }
 
 /// The reference to remove, where that depends on what else keeps the buffer: then the same cycle by itself is another leak.

@@ -16,11 +16,16 @@ pub struct Advice {
     pub text: String,
     pub before: Option<String>,
     pub after: Option<String>,
+    /// The references that are gone by the first remedy.
+    pub removes: Vec<EdgeIndex>,
     /// True if the text names no reference to remove, because the cycle is a library's.
     pub is_whole: bool,
     /// True if the text says all that is to be done, whatever references there are.
     pub is_complete: bool,
 }
+
+/// Of so many references that are removed together at most it is asked what else the same lines make.
+const OF_SAME_LINE: usize = 64;
 
 /// What a pattern has recognised: what keeps what, and what can be done about it.
 pub struct Finding {
@@ -145,7 +150,7 @@ impl Case<'_> {
                 text += &format!(" Or {removal}.");
             }
         }
-        let has_remedy = !remedies.is_empty();
+        let removes = remedies.first().map(|remedy| remedy.removes.clone());
         let (before, after) = remedies
             .into_iter()
             .next()
@@ -156,7 +161,8 @@ impl Case<'_> {
             before,
             after,
             is_whole: false,
-            is_complete: finding.is_complete && has_remedy,
+            is_complete: finding.is_complete && removes.is_some(),
+            removes: removes.unwrap_or_default(),
         }
     }
 
@@ -187,9 +193,10 @@ impl Case<'_> {
             return removes.iter().any(|edge| self.cycle.edges.contains(edge));
         }
         let mut removed: Vec<EdgeIndex> = self.others.to_vec();
-        for &edge in removes {
+        for &edge in removes.iter().take(OF_SAME_LINE) {
             removed.extend(of_same_line(self.graph, edge));
         }
+        removed.extend(removes.iter().skip(OF_SAME_LINE));
         frees(self.graph, &removed)
     }
 

@@ -24,6 +24,7 @@ pub fn merge(reports: &[&Report]) -> Option<Report> {
     let mut notes: HashSet<&String> = first.notes.iter().collect();
     for report in rest {
         merged.time = merged.time.max(report.time);
+        merged.left_out = merged.left_out.saturating_add(report.left_out);
         let collection = &mut merged.collection;
         collection.garbage_objects = collection
             .garbage_objects

@@ -10,6 +10,11 @@ use super::report::{Leak, Location, Process, Report};
 pub const NOTE: &str = "Made with redact=True: values and strings of the program, folders and \
                         the machine's name are left out.";
 
+/// True if no note says what the report does not know: that names were left out is none of its limits.
+pub fn has_no_limits(report: &Report) -> bool {
+    report.notes.iter().all(|note| note == NOTE)
+}
+
 /// Removes folders and host names from a report.
 pub fn redact(report: &mut Report) {
     redact_process(&mut report.process);

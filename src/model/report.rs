@@ -20,6 +20,9 @@ pub const SCHEMA: u32 = 1;
 /// Maximum number of buffers listed per leak; the bytes of all are counted.
 pub const BUFFER_LIMIT: usize = 100;
 
+/// The [trigger](Collection::trigger) of a report about the whole run of a program in which no leak was reported.
+pub const RUN: &str = "run";
+
 /// The leaks found in one collection or explicit check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -40,6 +43,9 @@ pub struct Report {
     /// Remarks about the report: limits that were reached, facts that
     /// could not be established.
     pub notes: Vec<String>,
+    /// Number of groups of cycles that held buffers and are not described: the bytes of all leaks are more than is told.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
     /// What each process held, where the report is of a job of several: see
     /// [`super::merge::merge_processes`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -94,7 +100,8 @@ pub struct ProcessShare {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[non_exhaustive]
 pub struct Collection {
-    /// `watch` (an ordinary collection was observed), `find` (an explicit check) or `exit`.
+    /// `watch` (an ordinary collection was observed), `find` (an explicit check), `look` (a check without a collection),
+    /// `exit`, or `run` (a program was watched from its start to its end, and no leak was reported).
     pub trigger: String,
     /// The generation that was collected; `None` for a check without a collection.
     pub generation: Option<u32>,
@@ -102,6 +109,9 @@ pub struct Collection {
     pub garbage_objects: u64,
     /// How long the inspection and analysis paused the program, in microseconds.
     pub pause_us: u64,
+    /// Of a whole run: the devices whose memory was watched, such as `cuda` or `any`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
     /// The library module that was being imported meanwhile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub importing: Option<String>,
@@ -259,6 +269,21 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl Leak {
+    /// The number of collections that found it.
+    pub fn collections(&self) -> u64 {
+        let counts = self.occurrences.iter().map(|seen| seen.collections);
+        counts.fold(0, u64::saturating_add)
+    }
+
+    /// The bytes of the listed buffers, if they are those of the first collections only: what a watch sees again it
+    /// counts, and does not describe. `None` where they are all, or where not all that was described is listed.
+    pub fn first_seen_bytes(&self) -> Option<u64> {
+        let listed = self.buffers.iter().map(|buffer| buffer.bytes);
+        let listed = listed.fold(0, u64::saturating_add);
+        (self.collections() > 1 && self.buffers_omitted == 0 && listed < self.bytes_held)
+            .then_some(listed)
+    }
+
     /// The program's own lines that make the first reference to remove, or of which one does.
     pub fn own_lines(&self) -> impl Iterator<Item = &SourceLines> {
         self.source.iter().chain(&self.candidate_sources)
@@ -492,6 +517,7 @@ impl Report {
             collection,
             leaks: Vec::new(),
             notes: Vec::new(),
+            left_out: 0,
             processes: Vec::new(),
             earlier: None,
             epochs: HashMap::new(),

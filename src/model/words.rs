@@ -22,7 +22,7 @@ pub fn human_bytes(bytes: u64) -> String {
         size /= 1024.0;
         unit += 1;
     }
-    format!("{size:.1} {}", UNITS[unit])
+    format!("{:.1} {}", (size * 10.0).round() / 10.0, UNITS[unit])
 }
 
 /// A noun with its article, by the sound of its first letters: `a tensor`, `an OSError`, `an LSTM`, `a UNet`.

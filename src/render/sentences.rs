@@ -70,13 +70,21 @@ pub fn held(leak: &Leak) -> String {
         "" => "the cycle below".to_owned(),
         summary => format!("the cycle {}", name(&brief(summary), NAME)),
     };
-    match (leak.buffers.first(), buffer_count(leak)) {
+    let what = match (leak.buffers.first(), buffer_count(leak)) {
         (None, _) => format!("memory, by {summary}."),
         (Some(only), 1) => format!("{}, by {summary}.", a(&describe(only))),
         (Some(largest), count) => format!(
             "{} buffers, the largest {}, by {summary}.",
             grouped(count),
             a(&describe(largest))
+        ),
+    };
+    match leak.first_seen_bytes().filter(|_| !leak.buffers.is_empty()) {
+        None => what,
+        Some(first) => format!(
+            "{what} That is what was seen first, {} of {}; what came later is only counted.",
+            human_bytes(first),
+            human_bytes(leak.bytes_held)
         ),
     }
 }

@@ -115,7 +115,10 @@ pub(super) fn draw(leak: &Leak, id: &str, look: &Look) -> Drawing {
     let mut entries = legend(&scene, cut_meaning(leak, cuts));
     if leak.count > 1 {
         let count = grouped(leak.count);
-        let words = format!("one of {count} similar cycles, with the memory of all");
+        let words = match leak.first_seen_bytes() {
+            None => format!("one of {count} similar cycles, with the memory of all"),
+            Some(_) => format!("one of {count} similar cycles, with the memory first seen"),
+        };
         entries.push((None, words));
     }
     canvas.legend(&entries, look.narrow);

@@ -217,6 +217,7 @@ impl Watcher {
             garbage_objects: objects as u64,
             pause_us: 0,
             importing: None,
+            devices: Vec::new(),
         };
         let mut report = self.inspector.report(py, found, collection, started);
         report.notes = notes;

@@ -269,9 +269,11 @@ impl Watcher {
             garbage_objects: looked.objects as u64,
             pause_us: 0,
             importing: None,
+            devices: Vec::new(),
         };
         let mut report = self.inspector.report(py, found, collection, looked.started);
         report.notes = notes;
+        report.left_out = looked.left_out as u64;
         for seen in report
             .leaks
             .iter_mut()

@@ -255,6 +255,7 @@ impl Watcher {
                 garbage_objects: look.objects as u64,
                 pause_us: 0,
                 importing: None,
+                devices: Vec::new(),
             };
             let report = self.inspector.report(py, look.found, collection, started);
             self.tell(py, &report);
@@ -507,6 +508,7 @@ fn with_leaks(report: &Report, leaks: Vec<Leak>) -> Report {
         collection: report.collection.clone(),
         leaks,
         notes: report.notes.clone(),
+        left_out: report.left_out,
         processes: report.processes.clone(),
         earlier: report.earlier.clone(),
         epochs: report.epochs.clone(),

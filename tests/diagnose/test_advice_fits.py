@@ -332,13 +332,13 @@ def test_a_copy_of_local_variables_cannot_be_changed() -> None:
 
 
 def test_a_cache_is_not_what_keeps_a_classes_variable() -> None:
-    """Without the cached instance, the class that was made in the call keeps its variable all the same."""
+    """Without the cached instance, the class keeps its variable all the same."""
 
     def make() -> None:
         table = array()
 
         class Rule:
-            @functools.lru_cache(maxsize=None)  # noqa: B019
+            @functools.cache  # noqa: B019
             def score(self, x: float) -> float:
                 return float(table.sum()) * x
 
@@ -378,3 +378,40 @@ def test_a_decorated_method_is_at_its_own_line() -> None:
     line = Average.update.__wrapped__.__code__.co_firstlineno  # type: ignore[attr-defined]
     text = found(Average).to_text()
     assert f"test_advice_fits.py:{line}\n" in text, text
+
+
+@pytest.mark.parametrize("count", [3, 40, 400])
+def test_many_methods_in_one_list_take_one_remedy(count: int) -> None:
+    """It took minutes to try whether each of a thousand has to go."""
+
+    class Owner(Base):
+        def store(self) -> None:
+            self.kept = [self.step] * count
+
+    (leak,) = found(Owner).leaks
+    assert "`step`, a bound method" in leak.advice
+    assert len(leak.advice) < 1000
+
+
+def test_the_marked_reference_is_what_the_advice_speaks_of() -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.array = array()
+            self.callbacks: list[Any] = []
+
+        def register(self, callback: Any) -> None:
+            self.callbacks.append(callback)
+
+    class Plotter:
+        def __init__(self, model: Model) -> None:
+            self.model = model
+            model.register(self.refresh)
+
+        def refresh(self) -> None: ...
+
+    (leak,) = found(lambda: Plotter(Model())).leaks
+    assert leak.advice.startswith("`Model.callbacks` contains `refresh`")
+    assert [cut.edge for cut in leak.cuts] == ["[0]"]
+    line = Plotter.__init__.__code__.co_firstlineno + 2
+    assert leak.source is not None
+    assert leak.source.marked == line

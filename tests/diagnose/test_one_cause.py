@@ -1,20 +1,16 @@
-"""What one line of the program has closed is one leak, told at that line, by however many ways it leads back."""
+"""What one line has closed is one leak, told at that line, by however many ways it leads back."""
 
 from __future__ import annotations
 
 import codecs
-import gc
-import io
 import logging
 import types
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-import numpy
 import pytest
 
-import cyclescope
 from support.owners import found, payload
 
 pytestmark = pytest.mark.usefixtures("collector_paused")

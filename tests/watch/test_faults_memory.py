@@ -8,6 +8,7 @@ import textwrap
 
 import pytest
 
+from support.marks import needs_torch
 from support.nodes import SOURCE
 from support.processes import python
 
@@ -65,6 +66,29 @@ def test_any_allocation_of_a_collection_may_fail(fails: int) -> None:
     pytest.importorskip("_testcapi", reason="CPython's own tests are not installed")
     done = run(EACH_ALLOCATION, str(fails))
     assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr
+    assert "stopped watching" not in done.stderr
+
+
+WITH_TORCH = """
+import torch
+class Node:
+    def __init__(self):
+        self.me = self
+        self.array = torch.ones(3)
+
+Node()
+gc.collect()
+gc.freeze()
+"""
+
+
+@needs_torch
+@pytest.mark.parametrize("fails", [1, 100_000])
+def test_any_allocation_of_a_collection_with_torch_may_fail(fails: int) -> None:
+    pytest.importorskip("_testcapi", reason="CPython's own tests are not installed")
+    done = run(WITH_TORCH + EACH_ALLOCATION, str(fails))
+    assert (done.returncode, done.stdout) == (0, "5\n"), done.stderr
+    assert "panicked" not in done.stderr, done.stderr
     assert "stopped watching" not in done.stderr
 
 

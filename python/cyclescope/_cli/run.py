@@ -244,22 +244,28 @@ def run(parsed: argparse.Namespace) -> int:
             forget_exception()
             _look(watch)
     # Not by the log alone, which may be off: whoever reads the status is to know.
-    is_blind = say_unseen(lambda sentence: tell(f"cyclescope: {sentence}"))
+    limits: list[str] = []
+    is_blind = say_unseen(limits.append)
     if (sentence := uninspected()) is not None:
+        limits.append(sentence)
+    for limit in limits:
         is_blind = True
-        tell(f"cyclescope: {sentence}")
-    if parsed.fail_on_leak and (why := _blindness(watch)) is not None:
-        is_blind = True
-        tell(f"cyclescope: nothing could be found, because only GPU memory is watched and {why}")
+        tell(f"cyclescope: {limit}")
+    if (why := _blindness(watch)) is not None:
+        limits.append(f"nothing could be found, because only GPU memory is watched and {why}")
+        if parsed.fail_on_leak:
+            is_blind = True
+            tell(f"cyclescope: {limits[-1]}")
     grew = growth is not None and growth.found
     if status == 0 and not is_blind and not grew:
         _tell_success(watch)
     _tell_pages(parsed, oom, growth)
     report = watch.report
-    is_written = files.finish(report)
+    result = report or _report_of_run(watch, limits)
+    is_written = files.finish(result)
     # What a reader no longer takes stays in the buffer, and ends the program as it does without us.
     if is_flushed:
-        _print(parsed, report)
+        _print(parsed, result)
     reported = [leak for leak in watch.leaks if not isinstance(watch, Warner) or leak.reported]
     leaked = reported or (report is not None and report.leaks)
     if status == 0 and parsed.fail_on_leak and (leaked or grew):
@@ -314,12 +320,12 @@ class _Files:
             if not self._is_finished:
                 self._write(report)
 
-    def finish(self, report: CycleReport | None) -> bool:
+    def finish(self, report: CycleReport) -> bool:
         """Write all that was found. False if a file cannot be written."""
         with self._lock:
             self._is_finished = True
             # That there was nothing is a result too, and what an earlier run has left is none.
-            complaints = self._write(report or _native.empty_report())
+            complaints = self._write(report)
         for complaint in complaints:
             tell(f"cyclescope run: error: {complaint}")
         return not complaints
@@ -331,15 +337,15 @@ class _Files:
         return [complaint for complaint in tried if complaint is not None]
 
 
-def _print(parsed: argparse.Namespace, report: CycleReport | None) -> None:
+def _print(parsed: argparse.Namespace, report: CycleReport) -> None:
     """Print what was asked for. The status is the program's even if that is not possible."""
     texts = []
-    if report is not None and environment("GITHUB_ACTIONS") == "true":
+    if environment("GITHUB_ACTIONS") == "true":
         texts += cyclescope.to_github_annotations(report)
-    if report is not None and parsed.trace:
+    if report.leaks and parsed.trace:
         texts.append(report.to_text())
     if STANDARD in parsed.output:
-        text = rendered(parsed, STANDARD, report or _native.empty_report())
+        text = rendered(parsed, STANDARD, report)
         texts.append(text.removesuffix("\n"))
     try:
         if texts:
@@ -368,6 +374,17 @@ def _tell_success(watch: cyclescope.Watch) -> None:
     where = "" if "any" in watch.devices else f" on {', '.join(watch.devices)}"
     ignored = f" (ignored: {', '.join(watch.ignored)})" if watch.ignored else ""
     tell(f"cyclescope: no leaks{where}{_small(leaks)}{ignored}")
+
+
+def _report_of_run(watch: cyclescope.Watch, limits: list[str]) -> CycleReport:
+    """A report without leaks, with what it does not know, or leaves out."""
+    notes = [f"{limit[:1].upper()}{limit[1:]}." for limit in limits]
+    small = [leak for leak in watch.leaks if isinstance(watch, Warner) and not leak.reported]
+    if small:
+        notes.append(f"There were no leaks{_small(small)}.")
+    if watch.ignored:
+        notes.append(f"Leaks were ignored that are {' or '.join(watch.ignored)}.")
+    return _native.report_of_run(watch.devices if isinstance(watch, Warner) else [], notes)
 
 
 def _small(leaks: list[cyclescope.LeakTally]) -> str:

@@ -169,6 +169,9 @@ fn counted(names: Vec<String>) -> Vec<String> {
     counts.into_iter().map(say).collect()
 }
 
+/// Of so many callbacks in one container at most it is said that all have to go, and tried whether each has.
+const TOGETHER: usize = 32;
+
 /// The callbacks in the container of a method, where all of them have to go; the method's own first.
 fn callbacks_beside(case: &Case<'_>, position: usize) -> Vec<(EdgeIndex, String)> {
     let own = case.edge_before(position);
@@ -189,7 +192,7 @@ fn callbacks_beside(case: &Case<'_>, position: usize) -> Vec<(EdgeIndex, String)
             _ => None,
         }
     };
-    if !case.is_enough(&items) {
+    if items.len() > TOGETHER || !case.is_enough(&items) {
         return Vec::new();
     }
     let is_needed = |item: &EdgeIndex| {

@@ -173,7 +173,8 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
                 let other = first_code(leak).rsplit_once('.');
                 other.is_some_and(|(_, other)| other != name)
             });
-            if (is_container || is_within) && put.is_none() && leak.patch.is_none() {
+            let is_put = is_item(&cut.edge);
+            if (is_container || is_within || is_put) && put.is_none() && leak.patch.is_none() {
                 show_taken(leak, sources);
             }
         }

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 
-use crate::model::report::{Leak, Location, Process, ProcessShare, Report};
+use crate::model::redact::has_no_limits;
+use crate::model::report::{Leak, Location, Process, ProcessShare, RUN, Report};
 use crate::model::words::{brief, counted, human_bytes, name, one_of, short_location, utc};
-use crate::render::html::parts::{head, notes, sentence};
+use crate::render::html::parts::{head, notes, sentence, with_code};
 use crate::render::html::{LEAKS, NAME};
 use crate::render::sentences::is_where_it_stopped;
 use crate::render::text::{self, process_name};
@@ -18,13 +19,20 @@ const NAMED: usize = 16;
 
 pub fn headline(report: &Report) -> String {
     match report.leaks.len() as u64 {
-        0 => "No leaks".to_owned(),
+        0 if is_certain(report) => "No leaks".to_owned(),
+        0 => "No leaks reported".to_owned(),
         count => format!(
-            "{} held by {}",
+            "{}{} held by {}",
+            if report.left_out > 0 { "At least " } else { "" },
             human_bytes(report.bytes_held()),
             counted(count, "leak", "leaks")
         ),
     }
+}
+
+/// True if nothing is known of a report without leaks that could have been one.
+pub fn is_certain(report: &Report) -> bool {
+    report.collection.trigger != RUN || has_no_limits(report)
 }
 
 /// What the tab of the browser says, and the list of `cyclescope serve`: which leak it is, if it is one.
@@ -52,6 +60,10 @@ pub fn header(report: &Report) -> Markup {
             b { (checked(report)) }
         } @else {
             (largest(report))
+            @if report.left_out > 0 {
+                (counted(report.left_out, "more group of cycles", "more groups of cycles")) " that held memory "
+                @if report.left_out == 1 { "is" } @else { "are" } " not described. "
+            }
             span.explained {
                 "Objects in a reference cycle stay alive until the garbage collector runs, and so does \
                  the memory that they hold. "
@@ -74,6 +86,11 @@ pub fn header(report: &Report) -> Markup {
 fn checked(report: &Report) -> Markup {
     html! {
         @match report.collection.garbage_objects {
+            _ if report.collection.trigger == RUN && has_no_limits(report) => {
+                "The program was watched from its start to its end. In no collection did a cycle hold memory"
+                @if let Some(devices) = watched(report) { " on " (devices) } "."
+            }
+            _ if report.collection.trigger == RUN => { @for note in &report.notes { (with_code(&name(note, 1000))) " " } }
             0 => "The check found no unreachable object, and so no leak.",
             objects => {
                 (counted(objects, "unreachable object was", "unreachable objects were"))
@@ -81,6 +98,13 @@ fn checked(report: &Report) -> Markup {
             }
         }
     }
+}
+
+/// The devices that were watched in a run; `None` for any.
+fn watched(report: &Report) -> Option<String> {
+    let devices = &report.collection.devices;
+    let is_all = devices.is_empty() || devices.iter().any(|device| device == "any");
+    (!is_all).then(|| name(&devices.join(", "), NAME))
 }
 
 /// The largest leak in a sentence, and where to change what.
@@ -167,7 +191,7 @@ fn on_ranks(report: &Report, leak: &Leak) -> String {
 /// What to do if memory is short all the same.
 pub fn nothing_found(report: &Report) -> Markup {
     html! {
-        section.leak.clean {
+        section.leak.clean[is_certain(report)] {
             h2 { "What was checked" }
             p {
                 (sentence(&text::occasion(&report.collection))) ", in " (name(&report.process.program, NAME)) ". "
@@ -219,13 +243,16 @@ pub fn place(process: &Process) -> Vec<(&'static str, String)> {
 fn facts(report: &Report) -> Vec<(&'static str, String)> {
     let garbage = report.collection.garbage_objects;
     let mut facts = process_facts(&report.process, places(report), report.time);
-    facts.extend([
-        ("Found by", text::occasion(&report.collection)),
-        (
-            "Examined",
-            counted(garbage, "unreachable object", "unreachable objects"),
-        ),
-    ]);
+    facts.push(("Found by", text::occasion(&report.collection)));
+    // Of what was seen again, nothing is described, nor counted what else was in the garbage.
+    let is_all = report
+        .leaks
+        .iter()
+        .all(|leak| leak.first_seen_bytes().is_none());
+    if is_all && report.collection.trigger != RUN {
+        let examined = counted(garbage, "unreachable object", "unreachable objects");
+        facts.push(("Examined", examined));
+    }
     facts
 }
 
@@ -292,7 +319,10 @@ fn gpus(names: &[String]) -> String {
 
 /// Notes, the version that wrote the page, and what else it can do.
 pub fn footer(report: &Report) -> Markup {
-    let mut all = report.notes.clone();
+    let mut all = match report.collection.trigger.as_str() {
+        RUN => Vec::new(), // They are at the top.
+        _ => report.notes.clone(),
+    };
     let more = report.leaks.len().saturating_sub(LEAKS) as u64;
     if more > 0 {
         let more = counted(more, "smaller leak is", "smaller leaks are");

@@ -304,7 +304,7 @@ fn advice(leak: &Leak) -> Markup {
                 @if is_text { p { (with_code(&brief(&name(&advice.text, 2000)))) } }
                 @if leak.candidate_sources.len() > 1 { p { "Any of these statements may make the reference." } }
                 @for source in leak.own_lines() {
-                    (own_code(source))
+                    (own_code(source, 4))
                 }
                 @if let Some(patch) = patch {
                     p { (with_code(&name(&patch.summary, NAME))) }

@@ -23,6 +23,9 @@ const FRAMES: usize = 40;
 pub fn buffers(leak: &Leak) -> Markup {
     let listed = leak.buffers.iter().take(BUFFERS);
     let more = buffer_count(leak).saturating_sub(listed.len() as u64);
+    let in_sight: Vec<&Buffer> = listed.clone().collect();
+    let rest =
+        (leak.collections() <= 1).then(|| leak.bytes_held.saturating_sub(bytes_of(&[in_sight])));
     let mut rows: Vec<Vec<&Buffer>> = Vec::new();
     for buffer in listed {
         match rows.iter_mut().find(|row| are_alike(row[0], buffer)) {
@@ -45,7 +48,10 @@ pub fn buffers(leak: &Leak) -> Markup {
                 }
             }
             @if more > 0 {
-                p.more { "and " (counted(more, "more buffer", "more buffers")) }
+                p.more { "and " (counted(more, "more buffer", "more buffers")) @if let Some(rest) = rest { ", " (human_bytes(rest)) } }
+            }
+            @if let Some(first) = leak.first_seen_bytes() {
+                p.more { "Seen again since and only counted: " (human_bytes(leak.bytes_held - first)) "." }
             }
         }
     }

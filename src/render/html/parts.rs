@@ -97,8 +97,8 @@ pub fn sentence(text: &str) -> String {
     first.into_iter().chain(letters).collect()
 }
 
-/// Lines of the program's own code, with the expression marked.
-pub fn own_code(source: &SourceLines) -> Markup {
+/// Lines of the program's own code, with the expression marked, under a heading of this level.
+pub fn own_code(source: &SourceLines, level: u8) -> Markup {
     let place = format!("Your code, {}:{}", source.file, source.marked);
     let lines: Vec<_> = numbered(source).collect();
     let width = lines.iter().map(|(number, _)| number.len()).max();
@@ -108,7 +108,10 @@ pub fn own_code(source: &SourceLines) -> Markup {
     html! {
         div.code {
             div.source {
-                h4 { (name(&place, NAME)) }
+                @match level {
+                    3 => h3.small { (name(&place, NAME)) },
+                    _ => h4 { (name(&place, NAME)) },
+                }
                 pre tabindex="0" { (lines_of(lines)) }
             }
         }

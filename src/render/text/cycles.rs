@@ -3,7 +3,8 @@
 use super::processes::table_of_processes;
 use crate::diagnose::known::normal;
 use crate::diagnose::patterns::PATTERNS;
-use crate::model::report::{Collection, Leak, Process, Report};
+use crate::model::redact::has_no_limits;
+use crate::model::report::{Collection, Leak, Process, RUN, Report};
 use crate::model::words::{counted, grouped, human_bytes, name, utc};
 use crate::render::diagram;
 use crate::render::lines::{Ink, Lines, WIDTH};
@@ -159,6 +160,10 @@ fn explain_command(pattern: &str) -> String {
 fn headline(report: &Report) -> String {
     let tool = name(&report.tool, NAME);
     match report.leaks.len() as u64 {
+        0 if report.collection.trigger == RUN => match has_no_limits(report) {
+            true => format!("{tool}: no leaks."),
+            false => format!("{tool}: no leaks were reported."),
+        },
         0 => format!(
             "{tool}: no leaks among {}.",
             counted(
@@ -169,8 +174,9 @@ fn headline(report: &Report) -> String {
         ),
         count => {
             format!(
-                "{tool}: {} held {}.",
+                "{tool}: {} held {}{}.",
                 counted(count, "leak", "leaks"),
+                if report.left_out > 0 { "at least " } else { "" },
                 human_bytes(report.bytes_held())
             )
         }
@@ -183,8 +189,12 @@ fn circumstances(report: &Report) -> String {
         ..=1 => String::new(),
         several => format!(", the first of {} processes", grouped(several as u64)),
     };
+    let found = match report.collection.trigger == RUN {
+        true => "Written",
+        false => "Found",
+    };
     format!(
-        "Found at {} by {}, in {}{of_several}.",
+        "{found} at {} by {}, in {}{of_several}.",
         utc(report.time),
         occasion(&report.collection),
         process(&report.process)
@@ -198,6 +208,7 @@ pub fn occasion(collection: &Collection) -> String {
         "find" => "an explicit check".to_owned(),
         "look" => "a check without a collection".to_owned(),
         "exit" => "the check at exit".to_owned(),
+        RUN => "a watch from the start of the program to its end".to_owned(),
         other => name(other, NAME),
     };
     let mut occasion = match collection.generation {

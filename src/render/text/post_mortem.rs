@@ -38,7 +38,7 @@ pub fn post_mortem(found: &PostMortem) -> String {
         "Autograd graphs in containers: what all tensors but the newest keep",
         graphs,
     );
-    text += &part("Largest tensors", found.owners.iter().map(finding));
+    text += &part("Who has the most memory", found.owners.iter().map(finding));
     let growth = found.growth.iter();
     let growth = growth.map(|it| format!("  {}. {}", it.summary, it.advice));
     text += &part("Growing tensors", growth);

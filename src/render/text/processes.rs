@@ -82,9 +82,13 @@ pub fn mib_of(share: &ProcessShare, leak: &Leak) -> String {
     held.map_or_else(|| "-".to_owned(), |&bytes| mib(bytes))
 }
 
-/// Bytes as MiB: `1,024.5`.
+/// Bytes as MiB: `1,024.5`; `<0.1` of less.
 pub fn mib(bytes: u64) -> String {
-    let text = format!("{:.1}", bytes as f64 / f64::from(1 << 20));
+    let size = (bytes as f64 * 10.0 / f64::from(1 << 20)).round() / 10.0;
+    if bytes > 0 && size == 0.0 {
+        return "<0.1".to_owned();
+    }
+    let text = format!("{size:.1}");
     match text.split_once('.') {
         Some((whole, tenths)) => {
             let whole = whole.parse().map_or_else(|_| whole.to_owned(), grouped);

@@ -72,10 +72,19 @@ fn answer(tree: &Tree) -> Markup {
     let all = tree.nodes[0].change;
     // Where some came and some went, no change is a part of the sum.
     let is_part = tree.nodes[0].moved == all.unsigned_abs();
+    let is_gone = node.change < 0;
     let beside = beside(tree, &path);
     html! {
-        b { (signed(node.change, human_bytes)) @if is_part { " of " (signed(all, human_bytes)) } }
-        " is in " (with_code(&name(&steps.join(" → "), 400))) (verb) "."
+        b {
+            (human_bytes(node.change.unsigned_abs()))
+            @if is_part { " of " @if is_gone { "the " } (human_bytes(all.unsigned_abs())) }
+        }
+        @match (is_gone, is_part) {
+            (false, _) => " more is in ",
+            (true, true) => " that went was in ",
+            (true, false) => " went from ",
+        }
+        (with_code(&name(&steps.join(" → "), 400))) (verb) "."
         @if !beside.is_empty() {
             " Beside it: "
             @for (index, it) in beside.iter().map(|&at| &tree.nodes[at]).enumerate() {

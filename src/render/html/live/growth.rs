@@ -250,7 +250,7 @@ fn group(grown: &Grown, report: &GrowthReport) -> Markup {
             @if growth.limited_at.is_empty() && growth.added_at.len() > 1 {
                 p { "Any of these lines may add to it." }
             }
-            @for source in growth.shown_lines() { (own_code(source)) }
+            @for source in growth.shown_lines() { (own_code(source, 3)) }
             @if is_its_own(grown, report) { (history(grown)) }
         }
     }

@@ -86,7 +86,7 @@ fn body(found: &PostMortem, owners: Option<&Owners>, looked: Looked<'_>) -> Mark
         }
         (findings("Autograd graphs in containers: what all tensors but the newest keep", &found.graphs))
         @if let Some(owners) = owners && looked.heap.is_some_and(has_memory) { (section("Owners", &owners.figure)) }
-        (findings("Largest tensors", &found.owners))
+        (findings("Who has the most memory", &found.owners))
         @if let Some(grew) = looked.grew.filter(|grew| !grew.found.is_empty()) { (growth::sections(grew)) }
         @if !is_first {
             @if let Some(leak) = leak { (card(leak)) }
