@@ -57,7 +57,7 @@ def test_what_is_set_on_a_librarys_object_is_one_leak(close: Callable[[Any], Non
 
 
 def test_what_is_set_on_a_librarys_object_frees_it() -> None:
-    view = View()
+    view: Any = View()
     set_last(view)
     root, mesh = view.root, weakref.ref(view.mesh)
     del view
@@ -98,7 +98,7 @@ def test_an_emptied_namespace_is_freed() -> None:
 class Log:
     def __init__(self) -> None:
         self.levels = payload()
-        self.writer = codecs.getwriter("utf-8")(self)
+        self.writer = codecs.getwriter("utf-8")(self)  # type: ignore[arg-type]
 
     def write(self, data: bytes) -> int:
         return len(data)

@@ -379,12 +379,14 @@ def _tell_success(watch: cyclescope.Watch) -> None:
 def _report_of_run(watch: cyclescope.Watch, limits: list[str]) -> CycleReport:
     """A report without leaks, with what it does not know, or leaves out."""
     notes = [f"{limit[:1].upper()}{limit[1:]}." for limit in limits]
-    small = [leak for leak in watch.leaks if isinstance(watch, Warner) and not leak.reported]
+    if not isinstance(watch, Warner):  # The program has put another in its place.
+        return _native.report_of_run([], notes)
+    small = [leak for leak in watch.leaks if not leak.reported]
     if small:
         notes.append(f"There were no leaks{_small(small)}.")
     if watch.ignored:
         notes.append(f"Leaks were ignored that are {' or '.join(watch.ignored)}.")
-    return _native.report_of_run(watch.devices if isinstance(watch, Warner) else [], notes)
+    return _native.report_of_run(watch.devices, notes)
 
 
 def _small(leaks: list[cyclescope.LeakTally]) -> str:
