@@ -143,19 +143,20 @@ pub fn diagnose(graph: &LeakGraph, code: &dyn Code) -> Vec<Diagnosis> {
     diagnosed.collect()
 }
 
-/// The item of a container, a bound method, that the advice begins with, if it is enough to remove it, and not what was
+/// The item of a list or dict, a bound method, that the advice begins with, if it is enough to remove it, and not what was
 /// found to be the reference to remove: the drawing is to mark what the advice speaks of.
 fn advised(case: &Case<'_>, advice: &Advice) -> Option<EdgeIndex> {
     let [edge] = advice.removes[..] else {
         return None;
     };
-    use ReferenceName::{Index, Key, Member};
-    let (_, target) = case.graph.edge_endpoints(edge)?;
-    let is_method = case.graph[target].description.kind == ObjectKind::Method;
-    let is_stored = is_method && matches!(case.graph[edge].name, Index(_) | Key(_) | Member);
+    use ObjectKind::{Deque, Dict, List, Method};
+    let (owner, target) = case.graph.edge_endpoints(edge)?;
+    let kind = |node: NodeIndex| case.graph[node].description.kind;
+    let is_item = !matches!(case.graph[edge].name, ReferenceName::Attribute(_));
+    let is_stored = kind(target) == Method && matches!(kind(owner), Deque | Dict | List);
     let is_other = case.cut != Some(edge) && !case.has_more && case.cycle.edges.contains(&edge);
     let removed = [case.others, &[edge]].concat();
-    let is_advised = is_stored && is_other && case.cuts_free;
+    let is_advised = is_item && is_stored && is_other && case.cuts_free;
     (is_advised && frees(case.graph, &removed)).then_some(edge)
 }
 

@@ -360,7 +360,8 @@ pub fn also(case: &Case<'_>, cuts: &[EdgeIndex], advice: &mut Advice) {
     let told = case
         .cut
         .map_or_else(Vec::new, |first| of_same_line(case.graph, first));
-    let told: FxHashSet<EdgeIndex> = told.into_iter().chain(case.cut).collect();
+    let told = told.into_iter().chain(case.cut);
+    let told: FxHashSet<EdgeIndex> = told.chain(advice.removes.iter().copied()).collect();
     let first = case.cut.map(|first| case.removal(first));
     for &cut in cuts.iter().filter(|cut| !told.contains(cut)) {
         let removal = case.removal(cut);

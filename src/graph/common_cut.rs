@@ -130,6 +130,31 @@ pub(super) fn join_namespaces(graph: &LeakGraph, causes: &mut Vec<Cause>, trials
     }
 }
 
+/// Makes one cause of those that one bound method or partial is in which a library keeps more than once: the program has
+/// given it once.
+pub(super) fn join_given(graph: &LeakGraph, causes: &mut Vec<Cause>) {
+    let given = |cause: &Cause| {
+        let [cut] = cause.cuts[..] else {
+            return None;
+        };
+        use ObjectKind::{Method, Partial};
+        let (owner, target) = graph.edge_endpoints(cut)?;
+        let kind = graph[target].description.kind;
+        let is_kept = graph[owner].is_library() || graph[owner].description.place.is_none();
+        (is_kept && matches!(kind, Method | Partial)).then_some(target)
+    };
+    let mut at = 0;
+    while at < causes.len() {
+        if let Some(target) = given(&causes[at]) {
+            let rest = causes.split_off(at + 1);
+            let (same, others) = rest.into_iter().partition(|it| given(it) == Some(target));
+            causes[at] = join(&causes[at], same);
+            causes.extend(others);
+        }
+        at += 1;
+    }
+}
+
 /// One cause of several, with the shortest of their cycles.
 fn join(first: &Cause, others: Vec<Cause>) -> Cause {
     let mut joined = first.clone();
@@ -138,6 +163,7 @@ fn join(first: &Cause, others: Vec<Cause>) -> Cause {
             joined.cycle = cause.cycle;
         }
         joined.cuts.extend(cause.cuts);
+        joined.is_own |= cause.is_own;
     }
     joined
 }

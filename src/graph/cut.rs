@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 
 use super::buffer_paths::paths_to_buffers;
 use super::cause::{Cause, Code, LibrarysPart, Trials, Way};
-use super::common_cut::{cut_in_common, join_namespaces};
+use super::common_cut::{cut_in_common, join_given, join_namespaces};
 use super::cycle::{Cycle, cycle_through, first_cycle};
 use super::leak_graph::LeakGraph;
 use super::links::Links;
@@ -97,11 +97,12 @@ pub fn find_causes(graph: &LeakGraph, code: &dyn Code) -> Causes {
     if found.frees && cut_in_common(graph, &mut found.causes, code, &mut trials) {
         found.frees = drop_needless(graph, &mut found.causes, &mut trials);
     }
-    if found.frees {
-        join_namespaces(graph, &mut found.causes, &mut trials);
+    if found.frees && prefer_programs(graph, &mut found.causes, &components, code, &mut trials) {
+        found.frees = drop_needless(graph, &mut found.causes, &mut trials);
     }
     if found.frees {
-        prefer_programs(graph, &mut found.causes, &components, code, &mut trials);
+        join_namespaces(graph, &mut found.causes, &mut trials);
+        join_given(graph, &mut found.causes);
     }
     for cause in &mut found.causes {
         let Cause { cycle, cuts, .. } = cause;

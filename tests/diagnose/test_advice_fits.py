@@ -15,6 +15,7 @@ import numpy
 import pytest
 
 from support.owners import found
+from support.written import Modules
 
 pytestmark = pytest.mark.usefixtures("collector_paused")
 
@@ -49,7 +50,7 @@ class Base:
 
 class Plain(Base):
     def store(self) -> None:
-        self.kept = self.step
+        self.method_kept = self.step
 
 
 class Inherited(Plain):
@@ -60,17 +61,17 @@ class Inherited(Plain):
 
 class Overridden(Base):
     def store(self) -> None:
-        self.kept = super().step
+        self.method_kept = super().step
 
     def step(self) -> None:
-        self.kept()
+        self.method_kept()
 
 
 class Replaced(Base):
     """What it finds by the name is what has replaced the method."""
 
     def store(self) -> None:
-        self.kept = self.turn
+        self.method_kept = self.turn
         self.__dict__["turn"] = len
 
 
@@ -83,14 +84,14 @@ class Replacing(Base):
 
 class Wrapped(Base):
     def store(self) -> None:
-        self.kept = types.MethodType(traced(Base.step), self)
+        self.method_kept = types.MethodType(traced(Base.step), self)
 
 
 class Foreign(Base):
     def store(self) -> None:
         def helper(self: Any) -> None: ...
 
-        self.kept = types.MethodType(helper, self)
+        self.method_kept = types.MethodType(helper, self)
 
 
 class Same(Base):
@@ -106,22 +107,22 @@ class Appending(list[Any]):
 
 class Showing(Base):
     def store(self) -> None:
-        self.kept = self.__repr__
+        self.method_kept = self.__repr__
 
 
 @pytest.mark.parametrize(
     ("kind", "edge", "advised"),
     [
-        (Plain, ".kept", BY_NAME),
-        (Inherited, ".kept", BY_NAME),
-        (Overridden, ".kept", "store a `weakref.WeakMethod` of it"),
-        (Replaced, ".kept", "store a `weakref.WeakMethod` of it"),
+        (Plain, ".method_kept", BY_NAME),
+        (Inherited, ".method_kept", BY_NAME),
+        (Overridden, ".method_kept", "store a `weakref.WeakMethod` of it"),
+        (Replaced, ".method_kept", "store a `weakref.WeakMethod` of it"),
         (Replacing, ".turn", "store a `weakref.WeakMethod` of it"),
-        (Wrapped, ".kept", "Set `Wrapped.kept` to None when it is no longer needed."),
-        (Foreign, ".kept", "Set `Foreign.kept` to None when it is no longer needed."),
+        (Wrapped, ".method_kept", "Set `Wrapped.method_kept` to None when it is no longer needed."),
+        (Foreign, ".method_kept", "Set `Foreign.method_kept` to None when it is no longer needed."),
         (Same, ".step", "Leave out this assignment: the object finds the method of its class"),
         (Appending, ".push", BY_NAME),
-        (Showing, ".kept", "Set `Showing.kept` to None when it is no longer needed."),
+        (Showing, ".method_kept", "Set `Showing.method_kept` to None when it is no longer needed."),
     ],
 )
 def test_a_method_is_looked_up_by_name_only_if_it_is_found_so(
@@ -415,3 +416,71 @@ def test_the_marked_reference_is_what_the_advice_speaks_of() -> None:
     line = Plotter.__init__.__code__.co_firstlineno + 2
     assert leak.source is not None
     assert leak.source.marked == line
+
+
+SET_OTHERWISE = {
+    "elsewhere": ("self.step = self.run", "def swap(it):\n    it.step = abs"),
+    "in the same method": (
+        "self.step = self.run\n        if given:\n            self.step = given",
+        "",
+    ),
+    "in a branch": ("self.step = self.run if given is None else given", ""),
+    "in a class that derives from it": (
+        "self.step = self.run",
+        "class Other(Trainer):\n    def use(self):\n        self.step = abs",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SET_OTHERWISE)
+def test_what_is_set_otherwise_too_is_not_to_become_a_method(name: str, modules: Modules) -> None:
+    store, more = SET_OTHERWISE[name]
+    module = modules.load(
+        "trained",
+        f"""import numpy
+
+
+class Trainer:
+    def __init__(self, given=None):
+        self.weights = numpy.zeros(1000)
+        {store}
+
+    def run(self, x):
+        return x
+
+
+class Unrelated:
+    def __init__(self):
+        self.step = None
+
+{more}
+""",
+    )
+    (leak,) = found(module.Trainer).leaks
+    assert "Set `Trainer.step` to None when it is no longer needed." in leak.advice
+    assert BY_NAME not in leak.advice
+    assert leak.patch is None
+
+
+def test_what_another_class_sets_does_not_matter(modules: Modules) -> None:
+    module = modules.load(
+        "plain",
+        """import numpy
+
+
+class Trainer:
+    def __init__(self):
+        self.weights = numpy.zeros(1000)
+        self.step = self.run
+
+    def run(self, x):
+        return x
+
+
+class Unrelated:
+    def __init__(self):
+        self.step = abs
+""",
+    )
+    (leak,) = found(module.Trainer).leaks
+    assert BY_NAME in leak.advice

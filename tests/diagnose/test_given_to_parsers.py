@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import configparser
 import gc
 import json
 import optparse
@@ -116,3 +117,67 @@ def test_a_leak_beside_what_a_parser_was_given_is_another() -> None:
     leaks = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
     assert [leak.library for leak in leaks] == [None, None]
     assert ".type" in {cut.edge for leak in leaks for cut in leak.cuts}
+
+
+def attribute_of_parser(app: Any) -> None:
+    app.parser = configparser.ConfigParser()
+    app.parser.settings = app
+
+
+def function_of_parser(app: Any) -> None:
+    app.parser = configparser.ConfigParser()
+    app.parser.optionxform = app.parsed
+
+
+def data_of_element(app: Any) -> None:
+    app.document = minidom.parseString("<a><b/></a>")
+    app.document.documentElement.setUserData("app", app, None)
+
+
+def attribute_of_two_elements(app: Any) -> None:
+    app.document = minidom.parseString("<a><b/><b/></a>")
+    for element in app.document.getElementsByTagName("b"):
+        element.widget = app
+
+
+def variable_of_namespace(app: Any) -> None:
+    app.names = {"host": app}
+    exec("def run():\n    return host", app.names)
+
+
+CLOSED_BY = {
+    attribute_of_parser: {".settings"},
+    function_of_parser: {".optionxform"},
+    data_of_element: {"[0]"},
+    attribute_of_two_elements: {".widget"},
+    variable_of_namespace: {"['host']"},
+}
+
+
+@pytest.mark.parametrize("give", CLOSED_BY, ids=lambda give: give.__name__)
+def test_what_frees_everything_is_the_only_cut(give: Callable[[Any], None]) -> None:
+    """The library's own cycles, and what the program keeps the library's object by, are no cause."""
+    gc.collect()
+    give(App())
+    report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
+    (leak,) = report.leaks
+    assert leak.library is None
+    assert {cut.edge for cut in leak.cuts} == CLOSED_BY[give]
+    assert "Also" not in leak.advice, leak.advice
+
+
+def test_one_method_that_a_library_keeps_twice_is_one_leak() -> None:
+    def make() -> None:
+        app: Any = App()
+        app.first = argparse.ArgumentParser("first")
+        app.second = argparse.ArgumentParser("second")
+        method = app.parsed
+        app.first.register("type", "own", method)
+        app.second.register("type", "own", method)
+
+    gc.collect()
+    make()
+    leaks = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    assert len(leaks) == 1
+    assert "Use a function that does not need the App" in leaks[0].advice
+    assert "Also" not in leaks[0].advice

@@ -517,12 +517,12 @@ def test_each_obstacle_has_a_way_out(
     assert way_out in process.why_refused(process.Process(os.getpid()))
 
 
-def test_what_linux_tells_of_this_process() -> None:
+def test_what_linux_tells_of_this_process(tmp_path: Path) -> None:
     own = process.Process(os.getpid())
     assert own.is_alive
     assert own.is_readable
     assert own.sees(sys.executable)
-    assert not own.sees("/nonexistent")
+    assert not own.sees(str(tmp_path / "absent"))
     assert own.minor_version == sys.version_info.minor
     assert (own.user, own.group) == (os.geteuid(), os.getegid())
     assert own.refuses_debugging is None

@@ -14,6 +14,7 @@
 //! Instead, store the method's name and look it up when it is called, define `on_step` as a method, or
 //! store `weakref.WeakMethod(self.log)`, which does not keep the object alive.
 
+use petgraph::Direction;
 use petgraph::graph::EdgeIndex;
 use petgraph::visit::EdgeRef;
 
@@ -106,10 +107,21 @@ fn replaced(
     let remedy = format!("use a function that does not need the {class}{weakly}");
     match keeper.plainly {
         true => finding
-            .remedy(keeper.edge, remedy)
+            .remedy_of(references_to(case, keeper.edge), remedy)
             .remedy(keeper.edge, case.removal(keeper.edge)),
-        false => finding.remedy(case.edge_before(position), remedy),
+        false => finding.remedy_of(references_to(case, case.edge_before(position)), remedy),
     }
+}
+
+/// The reference to a method, first, and all others to the same one: another function is in the place of all.
+fn references_to(case: &Case<'_>, edge: EdgeIndex) -> Vec<EdgeIndex> {
+    let target = case.graph.edge_endpoints(edge).map(|(_, target)| target);
+    let all = target.into_iter().flat_map(|target| {
+        let referrers = case.graph.edges_directed(target, Direction::Incoming);
+        referrers.map(|it| it.id())
+    });
+    let others = all.filter(|&other| other != edge);
+    std::iter::once(edge).chain(others).collect()
 }
 
 /// The remedy where the program has stored the method: it is removed, or held weakly.

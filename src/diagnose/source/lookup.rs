@@ -1,9 +1,16 @@
 //! Whether to look a method up when it is called finds the one that was stored.
 
+use tree_sitter::Node;
+
+use super::family::{bases, defined, name_of};
 use super::first_code;
+use super::held::last_part;
 use super::sources::Sources;
-use super::stores::stores;
+use super::stores::{Store, stores};
+use super::syntax::{Syntax, functions_around, scope};
 use super::taken::method;
+use crate::capture::ClassSource;
+use crate::diagnose::case::short;
 use crate::model::report::Leak;
 
 /// Advice after which the object calls what then has the name.
@@ -12,8 +19,8 @@ const BY_NAME: [&str; 2] = [
     "Leave out this assignment: the object finds the method of its class by the same name.",
 ];
 
-/// Advises to give the reference up instead where the program may set another function under the method's name, on an
-/// object or on a class.
+/// Advises to give the reference up instead where the program may set another function under the name of the method or of
+/// the attribute, on an object or on a class.
 pub fn keep_to_the_method(leak: &mut Leak, sources: &mut Sources) {
     let Some(sentence) = BY_NAME.into_iter().find(|it| leak.advice.text.contains(it)) else {
         return;
@@ -22,20 +29,23 @@ pub fn keep_to_the_method(leak: &mut Leak, sources: &mut Sources) {
         return;
     };
     let is_kept = leak.patch.is_some();
-    let files = sources.load_having(name, &leak.origin.files);
-    // `self.run = self.run`, which is to be left out.
-    let same = format!(".{name}");
-    let is_set = files.is_none_or(|files| {
-        sources.of(&files).iter().any(|source| {
-            let mut values = stores(source.syntax, name).into_iter().map(|it| it.value);
-            values.any(|it| !it.is_some_and(|value| source.syntax.of(value).ends_with(&same)))
-        })
-    });
-    if is_kept || !is_set {
+    let name = name.to_owned();
+    let stored = first_code(leak).to_owned();
+    let attribute = stored.rsplit_once('.').map_or("", |(_, it)| it);
+    let is_hidden = attribute == name;
+    if is_kept {
         return;
     }
-    let stored = first_code(leak);
-    let is_hidden = stored.rsplit_once('.').is_some_and(|(_, it)| it == name);
+    let others = [name.as_str(), attribute].into_iter().any(|set| {
+        let files = sources.load_having(set, &leak.origin.files);
+        files.is_none_or(|files| {
+            let mut files = sources.of(&files).into_iter();
+            files.any(|source| is_set_otherwise(source.syntax, set, &name, &leak.origin.owner))
+        })
+    });
+    if !others {
+        return;
+    }
     let text = match is_hidden {
         true => format!("Delete `{stored}` when it is no longer needed."),
         false => format!("Set `{stored}` to None when it is no longer needed."),
@@ -43,4 +53,51 @@ pub fn keep_to_the_method(leak: &mut Leak, sources: &mut Sources) {
     leak.advice.text = leak.advice.text.replace(sentence, &text);
     leak.advice.before = None;
     leak.advice.after = None;
+}
+
+/// True if a file stores something else than the method of that name in an attribute: not `self.run = self.run`, which is
+/// to be left out, nor `self.step = self.run`, which is to go; and not on `self` in a class that is none of the owner's.
+fn is_set_otherwise(syntax: &Syntax, attribute: &str, method: &str, owner: &[ClassSource]) -> bool {
+    let is_method = |value: Node<'_>| {
+        let last = value.child_by_field_name("attribute");
+        value.kind() == "attribute" && last.is_some_and(|it| syntax.of(it) == method)
+    };
+    let mut set = stores(syntax, attribute).into_iter();
+    set.any(|it| !it.value.is_some_and(is_method) && !is_of_another_class(syntax, &it, owner))
+}
+
+/// True if something is stored on the `self` of a class that is not the owner's, and does not derive from it.
+fn is_of_another_class(syntax: &Syntax, store: &Store<'_>, owner: &[ClassSource]) -> bool {
+    let class = || {
+        let receiver = store.receiver.filter(|it| syntax.of(*it) == "self")?;
+        let mut scopes = functions_around(receiver).into_iter().filter_map(scope);
+        scopes.find(|it| it.kind() == "class_definition")
+    };
+    class().is_some_and(|class| {
+        let name = name_of(syntax, class);
+        let is_owners = owner.iter().any(|it| short(&it.name) == name);
+        let own = owner.first().map_or("", |it| short(&it.name));
+        !is_owners && !may_derive(syntax, class, own)
+    })
+}
+
+/// True if a class derives from one of that name, or from one that the file does not have.
+fn may_derive(syntax: &Syntax, class: Node<'_>, name: &str) -> bool {
+    let mut seen = Vec::new();
+    let mut pending = vec![class];
+    while let Some(class) = pending.pop() {
+        if seen.contains(&class) {
+            continue;
+        }
+        seen.push(class);
+        for base in bases(class) {
+            let base = last_part(syntax.of(base));
+            let found = defined(syntax, base);
+            if base == name || found.is_empty() && base != "object" {
+                return true;
+            }
+            pending.extend(found);
+        }
+    }
+    false
 }
