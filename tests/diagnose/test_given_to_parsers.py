@@ -156,7 +156,7 @@ CLOSED_BY = {
 
 @pytest.mark.parametrize("give", CLOSED_BY, ids=lambda give: give.__name__)
 def test_what_frees_everything_is_the_only_cut(give: Callable[[Any], None]) -> None:
-    """The library's own cycles, and what the program keeps the library's object by, are no cause."""
+    """The library's own cycles, and what the program has its object by, are no cause."""
     gc.collect()
     give(App())
     report = cyclescope.find_tensor_cycles(devices="any", frozen=False)
