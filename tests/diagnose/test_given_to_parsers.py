@@ -145,7 +145,7 @@ def variable_of_namespace(app: Any) -> None:
     exec("def run():\n    return host", app.names)
 
 
-CLOSED_BY = {
+CLOSED_BY: dict[Callable[[Any], None], set[str]] = {
     attribute_of_parser: {".settings"},
     function_of_parser: {".optionxform"},
     data_of_element: {"[0]"},
