@@ -10,10 +10,11 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
-use super::classes::{class_module, file_in};
+use super::classes::{class_attribute, class_module, file_in};
 use super::evidence::{Evidence, Locals, PUTS, Strength, Wanted};
 use super::places::{code_place, function_code, function_place, qualname};
 use super::{Made, Place, is_library_file};
+use crate::cpython::instances;
 use crate::cpython::read::{module_named, referents};
 use crate::cpython::types::is_heap_class;
 use crate::cpython::{Builtins, ObjectKind, class_items, dict_items, find_item, items, text_of};
@@ -339,9 +340,12 @@ impl<'py> Makers<'_, 'py> {
             return made;
         }
         match best {
-            None => self
-                .declared(class, wanted.attribute)
-                .map_or(Made::Unknown, Made::Given),
+            None => match self.cached(class, wanted.attribute) {
+                Some(getter) => Made::By(getter),
+                None => self
+                    .declared(class, wanted.attribute)
+                    .map_or(Made::Unknown, Made::Given),
+            },
             Some((Strength::Made, function)) => place(function).map_or(Made::Unknown, Made::By),
             Some((Strength::Taken, function)) => place(function).map_or(Made::Unknown, Made::Given),
             Some((Strength::Given, function)) => {
@@ -442,6 +446,15 @@ impl<'py> Makers<'_, 'py> {
     fn addresses(&self, class: &Bound<'py, PyAny>) -> Vec<usize> {
         let bases = self.bases(class).into_iter();
         bases.map(|base| base.as_ptr() as usize).collect()
+    }
+
+    /// The method whose result an object keeps under its name, as `functools.cached_property` has it.
+    fn cached(&self, class: Option<&Bound<'py, PyAny>>, attribute: &str) -> Option<Place> {
+        let property = class_attribute(self.builtins, class?, attribute)?;
+        let kind = qualname(&self.builtins.type_qualname, property.get_type().as_any());
+        let getter = (kind == "cached_property")
+            .then(|| instances::attribute(&self.builtins.instances, &property, "func"))?;
+        function_place(self.builtins, &getter?)
     }
 
     /// The package of the class implemented in C that has an attribute.

@@ -32,7 +32,7 @@ def test_the_first_use_amid_a_tuple(entry: str) -> None:
 
 
 def test_no_other_thread_runs_while_its_tuples_are_held() -> None:
-    kept = [torch.eye(50).to_sparse() for _ in range(200)]
+    parts_of_this_test = [torch.eye(50).to_sparse() for _ in range(200)]
     errors: list[SystemError] = []
     seen_off: list[bool] = []
     ends = threading.Event()
@@ -61,9 +61,9 @@ def test_no_other_thread_runs_while_its_tuples_are_held() -> None:
     assert errors == []
     assert not any(seen_off)
     for heap in heaps:
-        ours = [buffer.bytes for buffer in heap.buffers if "kept" in buffer.owner]
+        ours = [buffer.bytes for buffer in heap.buffers if "parts_of_this_test" in buffer.owner]
         assert sum(ours) == 200 * (50 * 4 + 50 * 2 * 8)
-    del kept
+    del parts_of_this_test
 
 
 def test_parts_that_the_program_has_too() -> None:

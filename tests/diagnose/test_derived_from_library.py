@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import cyclescope
-from support.owners import payload
+from support.owners import check_is_of, payload
 
 pytestmark = pytest.mark.usefixtures("collector_paused")
 
@@ -102,3 +102,34 @@ def test_what_the_program_put_there_is_to_go(
     follow()
     del owner, follow
     assert freed() is None
+
+
+WITH_CACHE = """
+import functools
+
+
+class View:
+    def __init__(self, graph):
+        self.shown = graph
+
+
+class Graph:
+    @functools.cached_property
+    def edges(self):
+        return View(self)
+"""
+
+
+def test_what_a_librarys_cached_property_keeps_is_the_librarys(
+    install: Callable[..., Any],
+) -> None:
+    graphs = install("graphs", WITH_CACHE)
+
+    class Net(graphs.Graph):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            self.weights = payload()
+
+    def make() -> None:
+        assert Net().edges is not None
+
+    check_is_of("graphs", make)
