@@ -187,12 +187,28 @@ impl Code for CodeOf<'_, '_> {
         self.of_steps(cycle, |asked, step| asked.librarys_part(cycle, step))
     }
 
+    fn are_stored_by_owner(&self, cycle: &Cycle) -> Vec<bool> {
+        self.of_steps(cycle, |asked, step| asked.is_stored_by_owner(cycle, step))
+    }
+
     fn ways(&self, cycle: &Cycle) -> Vec<Way> {
         self.of_steps(cycle, |asked, step| asked.way(cycle, step))
     }
 }
 
 impl Asked<'_, '_> {
+    /// True for an attribute that a function of the owner's class, or of one that it derives from, stores.
+    fn is_stored_by_owner(&self, cycle: &Cycle, step: usize) -> bool {
+        let ReferenceName::Attribute(attribute) = self.name(cycle, step) else {
+            return false;
+        };
+        let owner = (self.object)(cycle.nodes[step % cycle.nodes.len()]);
+        owner.is_some_and(|owner| {
+            let class = owner.get_type().into_any();
+            self.makers.stores(&class, attribute)
+        })
+    }
+
     /// Where an attribute by which one instance refers to another leads.
     fn way(&self, cycle: &Cycle, step: usize) -> Way {
         let ReferenceName::Attribute(attribute) = self.name(cycle, step) else {

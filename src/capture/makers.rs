@@ -448,6 +448,24 @@ impl<'py> Makers<'_, 'py> {
         bases.map(|base| base.as_ptr() as usize).collect()
     }
 
+    /// True if a function of a class, or of one that it derives from, stores an attribute of its object.
+    pub fn stores(&self, class: &Bound<'py, PyAny>, attribute: &str) -> bool {
+        let classes = self.addresses(class);
+        let wanted = Wanted {
+            attribute,
+            may_be_empty: true,
+            in_container: false,
+            to_itself: false,
+            leads_back: false,
+            method: None,
+            locals: None,
+        };
+        self.functions.iter().any(|function| {
+            classes.contains(&(function.class & !INNER))
+                && self.evidence(function).of(&wanted, true).is_some()
+        })
+    }
+
     /// The method whose result an object keeps under its name, as `functools.cached_property` has it.
     fn cached(&self, class: Option<&Bound<'py, PyAny>>, attribute: &str) -> Option<Place> {
         let property = class_attribute(self.builtins, class?, attribute)?;

@@ -127,7 +127,10 @@ pub fn diagnose(graph: &LeakGraph, code: &dyn Code) -> Vec<Diagnosis> {
             None => (None, patterns::fallback(&case)),
         };
         remedy::also(&case, &cuts, &mut advice);
-        let cuts = advised(&case, &advice).map_or(cuts, |edge| vec![edge]);
+        // What a hook captures is better changed than the registry of the hooks.
+        let advised = pattern.filter(|it| *it == "bound-method-on-owner");
+        let advised = advised.and_then(|_| advised_item(&case, &advice));
+        let cuts = advised.map_or(cuts, |edge| vec![edge]);
         Diagnosis {
             signature,
             outline: outline(graph, &cause.cycle, cut_for_others(cause)),
@@ -145,7 +148,7 @@ pub fn diagnose(graph: &LeakGraph, code: &dyn Code) -> Vec<Diagnosis> {
 
 /// The item of a list or dict, a bound method, that the advice begins with, if it is enough to remove it, and not what was
 /// found to be the reference to remove: the drawing is to mark what the advice speaks of.
-fn advised(case: &Case<'_>, advice: &Advice) -> Option<EdgeIndex> {
+fn advised_item(case: &Case<'_>, advice: &Advice) -> Option<EdgeIndex> {
     let [edge] = advice.removes[..] else {
         return None;
     };

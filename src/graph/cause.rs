@@ -53,6 +53,10 @@ pub trait Code {
     /// For each reference what part libraries have in it; empty if nothing is known.
     fn librarys_parts(&self, cycle: &Cycle) -> Vec<LibrarysPart>;
 
+    /// For each reference whether it is an attribute that the code of its owner's own class stores. Empty if nothing is
+    /// known.
+    fn are_stored_by_owner(&self, cycle: &Cycle) -> Vec<bool>;
+
     /// For each reference whether it leads from what made an object to that, or back. Empty if nothing is known.
     fn ways(&self, cycle: &Cycle) -> Vec<Way>;
 }
@@ -61,6 +65,10 @@ pub trait Code {
 #[cfg(test)]
 impl Code for () {
     fn librarys_parts(&self, _: &Cycle) -> Vec<LibrarysPart> {
+        Vec::new()
+    }
+
+    fn are_stored_by_owner(&self, _: &Cycle) -> Vec<bool> {
         Vec::new()
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use petgraph::graph::{EdgeIndex, NodeIndex};
+use petgraph::visit::EdgeRef;
 
 use super::cause::{Cause, Code, LibrarysPart, Trials};
 use super::leak_graph::LeakGraph;
@@ -48,9 +49,12 @@ pub(super) fn cut_in_common(
                 return false;
             }
             let part = || code.librarys_parts(&first.cycle).get(*step).copied();
+            let is_stored = || code.are_stored_by_owner(&first.cycle).get(*step) == Some(&true);
             let is_wanted = match shared {
                 Shared::Function => same.iter().any(is_better),
-                Shared::OnLibrarys => part().unwrap_or_default() == LibrarysPart::None,
+                Shared::OnLibrarys => {
+                    part().unwrap_or_default() == LibrarysPart::None && !is_stored()
+                }
                 Shared::Back => true,
             };
             let mut cuts: Vec<EdgeIndex> = others.iter().flat_map(|it| &it.cuts).copied().collect();
@@ -92,42 +96,50 @@ fn shared(graph: &LeakGraph, edge: EdgeIndex) -> Option<Shared> {
 }
 
 /// Makes one cause of those that one namespace is in which was made at run time: it refers to each of its functions, and
-/// each of them back to it. What is cut is its items, if that is enough.
+/// each of them back to it. What is cut is its items, if that is enough: then those causes too are in it whose cycle
+/// passes through the namespace by whatever else.
 pub(super) fn join_namespaces(graph: &LeakGraph, causes: &mut Vec<Cause>, trials: &mut Trials) {
     let mut at = 0;
     while at < causes.len() {
         if let Some(namespace) = namespace_of(graph, &causes[at]) {
-            let rest = causes.split_off(at + 1);
-            let is_same = |cause: &Cause| namespace_of(graph, cause) == Some(namespace);
-            let (same, others): (Vec<Cause>, Vec<Cause>) = rest.into_iter().partition(is_same);
-            let first = std::iter::once(&causes[at]);
-            let items = first
-                .chain(&same)
-                .flat_map(|cause| &cause.cycle.edges)
-                .copied();
-            let is_item = |edge: &EdgeIndex| {
-                graph
-                    .edge_endpoints(*edge)
-                    .is_some_and(|(owner, _)| owner == namespace)
+            let through = |cause: &Cause| cause.cycle.nodes.contains(&namespace);
+            let all = items_of(graph, namespace, causes);
+            let others = causes.iter().filter(|it| !through(it));
+            let others: Vec<EdgeIndex> = others.flat_map(|it| &it.cuts).copied().collect();
+            let links = Links::of(graph);
+            let mut frees = |cuts: &[EdgeIndex]| {
+                trials.take(1) && links.are_freed_without(&[&others, cuts].concat())
             };
-            let items = Vec::from_iter(BTreeSet::from_iter(items.filter(is_item)));
-            let joined = join(&causes[at], same);
-            causes.extend(others);
-            let kept = causes.iter().enumerate().filter(|&(other, _)| other != at);
-            let mut cuts: Vec<EdgeIndex> = kept.flat_map(|(_, it)| &it.cuts).copied().collect();
-            cuts.extend(&items);
-            let are_enough = trials.take(1) && Links::of(graph).are_freed_without(&cuts);
-            causes[at] = Cause {
-                cuts: if are_enough {
-                    items
-                } else {
-                    joined.cuts.clone()
-                },
-                ..joined
+            let everything: Vec<EdgeIndex> = graph.edges(namespace).map(|it| it.id()).collect();
+            let are_enough = frees(&all);
+            let is_one = are_enough || frees(&everything);
+            let is_same = |cause: &Cause| match is_one {
+                true => through(cause),
+                false => namespace_of(graph, cause) == Some(namespace),
             };
+            let mut first = causes.remove(at);
+            let (same, others): (Vec<Cause>, Vec<Cause>) =
+                std::mem::take(causes).into_iter().partition(is_same);
+            *causes = others;
+            first = join(graph, &first, same);
+            if are_enough {
+                first.cuts = all;
+            }
+            at = at.min(causes.len());
+            causes.insert(at, first);
         }
         at += 1;
     }
+}
+
+/// The references of a namespace by which the cycles of causes go on.
+fn items_of(graph: &LeakGraph, namespace: NodeIndex, causes: &[Cause]) -> Vec<EdgeIndex> {
+    let edges = causes.iter().flat_map(|cause| &cause.cycle.edges).copied();
+    let is_item = |edge: &EdgeIndex| {
+        let ends = graph.edge_endpoints(*edge);
+        ends.is_some_and(|(owner, _)| owner == namespace)
+    };
+    Vec::from_iter(BTreeSet::from_iter(edges.filter(is_item)))
 }
 
 /// Makes one cause of those that one bound method or partial is in which a library keeps more than once: the program has
@@ -148,7 +160,7 @@ pub(super) fn join_given(graph: &LeakGraph, causes: &mut Vec<Cause>) {
         if let Some(target) = given(&causes[at]) {
             let rest = causes.split_off(at + 1);
             let (same, others) = rest.into_iter().partition(|it| given(it) == Some(target));
-            causes[at] = join(&causes[at], same);
+            causes[at] = join(graph, &causes[at], same);
             causes.extend(others);
         }
         at += 1;
@@ -156,10 +168,12 @@ pub(super) fn join_given(graph: &LeakGraph, causes: &mut Vec<Cause>) {
 }
 
 /// One cause of several, with the shortest of their cycles.
-fn join(first: &Cause, others: Vec<Cause>) -> Cause {
+fn join(graph: &LeakGraph, first: &Cause, others: Vec<Cause>) -> Cause {
     let mut joined = first.clone();
     for cause in others {
-        if cause.cycle.edges.len() < joined.cycle.edges.len() {
+        let is_plain =
+            namespace_of(graph, first).is_none() || namespace_of(graph, &cause).is_some();
+        if is_plain && cause.cycle.edges.len() < joined.cycle.edges.len() {
             joined.cycle = cause.cycle;
         }
         joined.cuts.extend(cause.cuts);

@@ -144,7 +144,8 @@ fn best_cuts(
     code: &dyn Code,
     trials: &mut Trials,
 ) -> Option<Cuts> {
-    let (candidates, ways_back) = candidates(graph, cycle, code);
+    let (mut candidates, ways_back) = candidates(graph, cycle, code);
+    drop_what_libraries_need(graph, cycle, code, &mut candidates);
     let &(lowest, ..) = candidates.first()?;
     let links = Links::of(graph);
     let components = component_of(graph);
@@ -202,6 +203,39 @@ fn best_cuts(
         is_own,
         is_for_others,
     })
+}
+
+/// Leaves out what a library's object was given and its own code has stored, as that needs it: not even if to cut that
+/// alone would do. But for functions, in the place of which another can be given.
+fn drop_what_libraries_need(
+    graph: &LeakGraph,
+    cycle: &Cycle,
+    code: &dyn Code,
+    candidates: &mut Vec<Candidate>,
+) {
+    let can_be = |&(rank, _, edge): &Candidate| {
+        let ends = graph.edge_endpoints(edge);
+        rank < PLUMBING
+            && matches!(graph[edge].name, ReferenceName::Attribute(_))
+            && ends.is_some_and(|(owner, target)| {
+                let is_instance =
+                    |it: NodeIndex| graph[it].description.kind == ObjectKind::Instance;
+                let is_between = graph[owner].is_library() && !graph[target].is_library();
+                is_between && is_instance(owner) && is_instance(target)
+            })
+    };
+    if !candidates.iter().any(can_be) {
+        return;
+    }
+    let stored = code.are_stored_by_owner(cycle);
+    let is_needed = |candidate: &Candidate| {
+        let Reverse(step) = candidate.1;
+        can_be(candidate) && stored.get(step) == Some(&true)
+    };
+    let mut others = candidates.iter().filter(|it| !is_needed(it));
+    if others.any(|&(rank, ..)| rank < LIBRARY) {
+        candidates.retain(|candidate| !is_needed(candidate));
+    }
 }
 
 /// The references that may be cut, the best first, and those that by the code lead back to what made their owner.

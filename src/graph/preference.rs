@@ -109,6 +109,10 @@ fn is_read_only(owner: &LeakNode, name: &ReferenceName) -> bool {
         ObjectKind::Traceback => "tb_frame",
         ObjectKind::Frame => "f_back",
         _ if owner.description.type_name == METHOD_WRAPPER => "__self__",
+        // What `_io` shows of its objects is read only (Modules/_io/bufferedio.c, textio.c).
+        ObjectKind::Instance if owner.description.type_name.starts_with("_io.") => {
+            return matches!(name, ReferenceName::Attribute(_));
+        }
         _ => return false,
     };
     matches!(name, ReferenceName::Attribute(name) if name == attribute)

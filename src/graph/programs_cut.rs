@@ -58,13 +58,20 @@ pub(super) fn prefer_programs(
                     cycle_through(graph, edge).filter(|it| !it.nodes.iter().any(is_mocks))?;
                 let step = cycle.edges.iter().position(|&it| it == edge)?;
                 let parts = code.librarys_parts(&cycle);
-                // A library has made the container, but no object of a class that knows of no library.
+                // A library has made the container, but no object of a class that knows of no library. Nobody can take
+                // back what a library's constructor has stored.
                 let (owner, target) = graph.edge_endpoints(edge)?;
+                let target = &graph[target].description;
                 let is_item = graph[owner].description.kind == ObjectKind::Tuple
                     || !matches!(graph[edge].name, ReferenceName::Attribute(_));
-                let is_programs = is_item && graph[target].description.of_program;
-                let is_made =
-                    !is_programs && parts.get(step).is_none_or(|it| *it == LibrarysPart::Made);
+                let is_made = match parts.get(step) {
+                    Some(LibrarysPart::None) => {
+                        target.kind == ObjectKind::Instance
+                            && code.are_stored_by_owner(&cycle).get(step) == Some(&true)
+                    }
+                    Some(LibrarysPart::Stored) => !is_item && target.kind == ObjectKind::Instance,
+                    Some(LibrarysPart::Made) | None => !is_item || !target.of_program,
+                };
                 (!is_made).then(|| (with_same(graph, components, edge), cycle))
             })
             .collect();

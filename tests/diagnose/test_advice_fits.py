@@ -49,7 +49,8 @@ class Base:
 
 
 class Plain(Base):
-    def store(self) -> None:
+    def __init__(self) -> None:
+        super().__init__()
         self.method_kept = self.step
 
 
@@ -419,6 +420,12 @@ def test_the_marked_reference_is_what_the_advice_speaks_of() -> None:
 
 
 SET_OTHERWISE = {
+    "only if asked": ("if given is None:\n            self.step = self.run", ""),
+    "perhaps": ("try:\n            self.step = self.run\n        except ValueError: pass", ""),
+    "after a return": ("if given: return\n        self.step = self.run", ""),
+    "and asked for": ("self.step = self.run", "def use(it):\n    return hasattr(it, 'step')"),
+    "and deleted": ("self.step = self.run", "def end(it):\n    del it.step"),
+    "later": ("self.begin()\n\n    def begin(self):\n        self.step = self.run", ""),
     "elsewhere": ("self.step = self.run", "def swap(it):\n    it.step = abs"),
     "in the same method": (
         "self.step = self.run\n        if given:\n            self.step = given",

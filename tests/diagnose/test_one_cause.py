@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import io
 import logging
 import types
 import weakref
@@ -67,7 +68,12 @@ def test_what_is_set_on_a_librarys_object_frees_it() -> None:
 
 FUNCTIONS = "\n".join(f"def step_{at}(x):\n    return x + table" for at in range(6))
 CLASS = "class Tool:\n    def run(self):\n        return table\n    stop = lambda self: table"
-NAMESPACES = {"functions": FUNCTIONS, "both": f"{FUNCTIONS}\n{CLASS}"}
+OTHERS = "steps = [lambda: table, lambda: step_0]\nclass K:\n    s = staticmethod(lambda: table)"
+NAMESPACES = {
+    "functions": FUNCTIONS,
+    "both": f"{FUNCTIONS}\n{CLASS}",
+    "others": f"{FUNCTIONS}\n{OTHERS}",
+}
 
 
 @pytest.mark.parametrize("text", NAMESPACES.values(), ids=NAMESPACES)
@@ -109,3 +115,46 @@ def test_a_librarys_class_without_a_function_is_the_librarys() -> None:
     assert [cut.edge for cut in leak.cuts] == [".writer"], leak.advice
     assert "`Log.writer` is a StreamWriter" in leak.advice
     assert leak.cuts[0].location
+
+
+class Owner:
+    def __init__(self, *, is_twice: bool) -> None:
+        self.levels = payload()
+        self.reader = io.TextIOWrapper(io.BufferedReader(Raw(self)))
+        self.by_name = {"reader": self.reader} if is_twice else {}
+
+
+class Raw(io.RawIOBase):
+    def __init__(self, owner: Owner) -> None:
+        super().__init__()
+        self.owned_by = owner
+
+    def readable(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("is_twice", [False, True])
+def test_what_a_reader_in_c_has_cannot_be_taken_away(is_twice: bool) -> None:
+    for leak in found(lambda: Owner(is_twice=is_twice)).leaks:
+        assert "TextIOWrapper.buffer" not in leak.advice, leak.advice
+        assert "BufferedReader.raw" not in leak.advice, leak.advice
+
+
+class Logged:
+    def __init__(self) -> None:
+        self.levels = payload()
+        self.handler = logging.StreamHandler(Stream(self))
+        self.by_name = {"handler": self.handler}
+
+
+class Stream:
+    def __init__(self, owner: Logged) -> None:
+        self.owned_by = owner
+
+    def write(self, text: str) -> int:
+        return len(text)
+
+
+def test_what_a_librarys_constructor_stores_is_not_to_be_taken_away() -> None:
+    for leak in found(Logged).leaks:
+        assert "StreamHandler.stream" not in leak.advice, leak.advice

@@ -67,7 +67,7 @@ def test_a_clean_run_is_clean(tmp_path: Path) -> None:
     page, text = written(tmp_path, "a = [1]; a.append(a); del a; gc.collect()", *ANY)
     assert heading(page) == "No leaks"
     assert 'class="leak clean"' in page
-    assert "from its start to its end" in page
+    assert "from the start of the program to its end" in page
     assert "no leaks. Written at" in text
     assert "unreachable object" not in page + text
 

@@ -7,7 +7,7 @@ use super::first_code;
 use super::held::last_part;
 use super::sources::Sources;
 use super::stores::{Store, stores};
-use super::syntax::{Syntax, functions_around, scope};
+use super::syntax::{Syntax, all, functions_around, scope, statement};
 use super::taken::method;
 use crate::capture::ClassSource;
 use crate::diagnose::case::short;
@@ -43,7 +43,7 @@ pub fn keep_to_the_method(leak: &mut Leak, sources: &mut Sources) {
             files.any(|source| is_set_otherwise(source.syntax, set, &name, &leak.origin.owner))
         })
     });
-    if !others {
+    if !others && (is_hidden || is_always_set(leak, attribute, sources)) {
         return;
     }
     let text = match is_hidden {
@@ -53,6 +53,47 @@ pub fn keep_to_the_method(leak: &mut Leak, sources: &mut Sources) {
     leak.advice.text = leak.advice.text.replace(sentence, &text);
     leak.advice.before = None;
     leak.advice.after = None;
+}
+
+/// True if one statement of a constructor gives each object of the class the attribute, and nothing asks whether it has
+/// one, or takes it away.
+fn is_always_set(leak: &Leak, attribute: &str, sources: &mut Sources) -> bool {
+    let Some(files) = sources.load_having(attribute, &leak.origin.files) else {
+        return false;
+    };
+    let files = sources.of(&files);
+    let is_named = |syntax: &Syntax, node: Node<'_>| match node.kind() {
+        "string" => syntax.of(node).trim_matches(['"', '\'']) == attribute,
+        "delete_statement" => syntax.of(node).contains(&format!(".{attribute}")),
+        _ => false,
+    };
+    let mut nodes = files.iter().flat_map(|it| {
+        let nodes = all(it.syntax.root()).into_iter();
+        nodes.map(|node| (it.syntax, node))
+    });
+    if nodes.any(|(syntax, node)| is_named(syntax, node)) {
+        return false;
+    }
+    let set = files.iter().flat_map(|it| {
+        let set = stores(it.syntax, attribute).into_iter();
+        let own = set.filter(|set| !is_of_another_class(it.syntax, set, &leak.origin.owner));
+        own.map(|set| (it.syntax, set.node))
+    });
+    let set: Vec<(&Syntax, Node<'_>)> = set.collect();
+    matches!(set[..], [(syntax, node)] if is_first_of_constructor(syntax, node))
+}
+
+/// True for a statement of a constructor that is always run, if the constructor is.
+fn is_first_of_constructor(syntax: &Syntax, node: Node<'_>) -> bool {
+    let function = statement(node).parent().and_then(|block| block.parent());
+    let name = function.and_then(|function| function.child_by_field_name("name"));
+    let Some((function, name)) = function.zip(name) else {
+        return false;
+    };
+    let mut nodes = all(function).into_iter();
+    let returns =
+        nodes.any(|it| it.kind() == "return_statement" && it.start_byte() < node.start_byte());
+    function.kind() == "function_definition" && syntax.of(name) == "__init__" && !returns
 }
 
 /// True if a file stores something else than the method of that name in an attribute: not `self.run = self.run`, which is

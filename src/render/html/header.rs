@@ -87,7 +87,7 @@ fn checked(report: &Report) -> Markup {
     html! {
         @match report.collection.garbage_objects {
             _ if report.collection.trigger == RUN && has_no_limits(report) => {
-                "The program was watched from its start to its end. In no collection did a cycle hold memory"
+                "This process was watched from the start of the program to its end. In no collection did a cycle hold a tensor or an array"
                 @if let Some(devices) = watched(report) { " on " (devices) } "."
             }
             _ if report.collection.trigger == RUN => { @for note in &report.notes { (with_code(&name(note, 1000))) " " } }
