@@ -196,6 +196,11 @@ impl Code for Said {
         cycle.edges.iter().map(part).collect()
     }
 
+    fn are_stored_by_owner(&self, cycle: &Cycle) -> Vec<bool> {
+        let is_stored = |edge| self.bits(edge) >> 4 & 1 == 0;
+        cycle.edges.iter().map(is_stored).collect()
+    }
+
     fn ways(&self, cycle: &Cycle) -> Vec<Way> {
         let way = |edge| match self.bits(edge) >> 2 & 3 {
             0 => Way::Forth,
