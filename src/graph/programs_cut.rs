@@ -18,6 +18,9 @@ use crate::cpython::ObjectKind;
 /// How many references are tried of each component.
 const TRIED: usize = 12;
 
+/// Which causes are replaced, and how many they are.
+type Replaced<'a> = (&'a dyn Fn(&Cause) -> bool, usize);
+
 /// Where a library's objects keep what the program gave them, and that leads back to them, the program has closed a cycle:
 /// `self.parser.add_argument("--n", type=self.parse)`. If without the reference to its function or object, and those that
 /// the same line made, no cycle of the component keeps a buffer, that is the one to remove, and the library's own are not;
@@ -46,52 +49,26 @@ pub(super) fn prefer_programs(
             continue;
         }
         let given = given_by_program(graph, causes, component, components);
-        let given: Vec<(Vec<EdgeIndex>, Cycle)> = given
-            .into_iter()
-            .filter_map(|edge| {
-                // What a mock keeps of a call, it keeps of every call.
-                let is_mocks = |&node: &NodeIndex| {
-                    let name = &graph[node].description.type_name;
-                    name.starts_with("unittest.mock.")
-                };
-                let cycle =
-                    cycle_through(graph, edge).filter(|it| !it.nodes.iter().any(is_mocks))?;
-                let step = cycle.edges.iter().position(|&it| it == edge)?;
-                let parts = code.librarys_parts(&cycle);
-                // A library has made the container, but no object of a class that knows of no library. Nobody can take
-                // back what a library's constructor has stored.
-                let (owner, target) = graph.edge_endpoints(edge)?;
-                let target = &graph[target].description;
-                let is_item = graph[owner].description.kind == ObjectKind::Tuple
-                    || !matches!(graph[edge].name, ReferenceName::Attribute(_));
-                let is_made = match parts.get(step) {
-                    Some(LibrarysPart::None) => {
-                        target.kind == ObjectKind::Instance
-                            && code.are_stored_by_owner(&cycle).get(step) == Some(&true)
-                    }
-                    Some(LibrarysPart::Stored) => !is_item && target.kind == ObjectKind::Instance,
-                    Some(LibrarysPart::Made) | None => !is_item || !target.of_program,
-                };
-                (!is_made).then(|| (with_same(graph, components, edge), cycle))
-            })
-            .collect();
-        let kinds: [&dyn Fn(&Cause) -> bool; 2] = [&is_in, &is_librarys];
-        let counts = [all, librarys];
-        let found = kinds.iter().zip(counts).find_map(|(is_replaced, count)| {
-            let others = causes.iter().filter(|it| count > 0 && !is_replaced(it));
+        let kinds: [Replaced<'_>; 2] = [(&is_in, all), (&is_librarys, librarys)];
+        let found = kinds.into_iter().find_map(|(is_replaced, count)| {
+            let others = causes.iter().filter(|it| !is_replaced(it));
             let others: Vec<EdgeIndex> = others.flat_map(|it| &it.cuts).copied().collect();
-            let mut enough = given.iter().filter(|_| count > 0);
-            let found = enough.find(|(cuts, _)| {
-                trials.take(1) && links.are_freed_without(&[&others[..], cuts].concat())
-            });
-            found.map(|found| (*is_replaced, found))
+            let mut given = given.iter().filter(|_| count > 0);
+            given.find_map(|&edge| {
+                let cuts = with_same(graph, components, edge);
+                let is_enough =
+                    trials.take(1) && links.are_freed_without(&[&others[..], &cuts].concat());
+                // To ask the code takes longer.
+                let cycle = is_enough.then(|| cycle_of_given(graph, edge, code))??;
+                Some((is_replaced, cuts, cycle))
+            })
         });
-        if let Some((is_replaced, (cuts, cycle))) = found {
+        if let Some((is_replaced, cuts, cycle)) = found {
             let first = causes.iter().position(is_replaced).unwrap_or_default();
             causes.retain(|it| !is_replaced(it));
             let cause = Cause {
-                cycle: cycle.clone(),
-                cuts: cuts.clone(),
+                cycle,
+                cuts,
                 component,
                 is_own: true,
                 is_of_library: false,
@@ -102,6 +79,32 @@ pub(super) fn prefer_programs(
         }
     }
     is_changed
+}
+
+/// A cycle through a reference that the program has given, if the program can take it back.
+fn cycle_of_given(graph: &LeakGraph, edge: EdgeIndex, code: &dyn Code) -> Option<Cycle> {
+    // What a mock keeps of a call, it keeps of every call.
+    let is_mocks = |&node: &NodeIndex| {
+        let name = &graph[node].description.type_name;
+        name.starts_with("unittest.mock.")
+    };
+    let cycle = cycle_through(graph, edge).filter(|it| !it.nodes.iter().any(is_mocks))?;
+    let step = cycle.edges.iter().position(|&it| it == edge)?;
+    let (owner, target) = graph.edge_endpoints(edge)?;
+    let target = &graph[target].description;
+    let is_instance = target.kind == ObjectKind::Instance;
+    let is_item = graph[owner].description.kind == ObjectKind::Tuple
+        || !matches!(graph[edge].name, ReferenceName::Attribute(_));
+    let can_be_taken = match code.librarys_parts(&cycle).get(step) {
+        // Nobody can take back what a library's constructor has stored.
+        Some(LibrarysPart::None) => {
+            !is_instance || code.are_stored_by_owner(&cycle).get(step) != Some(&true)
+        }
+        Some(LibrarysPart::Stored) => is_item || !is_instance,
+        // A library has made the container, but no object of a class that knows of no library.
+        Some(LibrarysPart::Made) | None => is_item && target.of_program,
+    };
+    can_be_taken.then_some(cycle)
 }
 
 /// The reference, those that the same line made elsewhere, and those of the same name to the same object.

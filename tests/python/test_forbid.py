@@ -535,7 +535,8 @@ def test_what_hides_gpus_counts_until_they_are_in_use(monkeypatch: pytest.Monkey
     monkeypatch.setattr(_native, "cuda_driver_present", lambda: True)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     for in_use in (False, True):
-        cuda = types.SimpleNamespace(is_initialized=lambda in_use=in_use: in_use)
+        cuda = types.ModuleType("torch.cuda")
+        cuda.is_initialized = lambda in_use=in_use: in_use  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "torch.cuda", cuda)
         assert (_devices.blindness(["cuda", "cuda:1"]) is None) is in_use
     monkeypatch.delitem(sys.modules, "torch.cuda")

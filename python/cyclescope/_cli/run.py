@@ -379,13 +379,21 @@ def _tell_success(watch: cyclescope.Watch) -> None:
 def _report_of_run(watch: cyclescope.Watch, limits: list[str]) -> CycleReport:
     """A report without leaks, with what it does not know, or leaves out."""
     notes = [f"{limit[:1].upper()}{limit[1:]}." for limit in limits]
-    if not isinstance(watch, Warner):  # The program has put another in its place.
+    if _native.unseen_collections() is None:
+        notes.append(
+            "The collections of this Python cannot be watched: leaks that they freed are not known."
+        )
+    if not isinstance(watch, Warner):
         return _native.report_of_run([], notes)
     small = [leak for leak in watch.leaks if not leak.reported]
     if small:
-        notes.append(f"There were no leaks{_small(small)}.")
+        held = _native.human_bytes(_native.total_bytes(small))
+        leaks, them = "A small leak", "it"
+        if len(small) > 1:
+            leaks, held, them = f"{len(small):,} small leaks", f"{held} in total", "them"
+        notes.append(f"{leaks} held {held}: `--min-bytes 0` reports {them}.")
     if watch.ignored:
-        notes.append(f"Leaks were ignored that are {' or '.join(watch.ignored)}.")
+        notes.append(f"Ignored: {', '.join(watch.ignored)}.")
     return _native.report_of_run(watch.devices, notes)
 
 

@@ -79,8 +79,8 @@ class LeakMonitor:
         devices: Which memory to check; see :func:`warn_tensor_cycles`.
         min_bytes: Minimum growth of a group of tensors without graphs, in bytes.
         max_share: Fraction of the program's time that samples may take. While they take more, the
-            monitor samples less often, up to 16 times, but only after the first 16 samples. With
-            very fast steps they may still take more: give a larger ``every``.
+            monitor samples less often, up to 16 times, but only after the first 16 samples. The
+            bound prevails: where steps are fast, give a larger ``every``.
         redact: See :func:`warn_tensor_cycles`.
 
     Raises:

@@ -115,6 +115,7 @@ fn largest(report: &Report) -> Markup {
         @if let Some(leak) = leak {
             b {
                 @if report.leaks.len() > 1 { "The largest holds " (human_bytes(leak.bytes_held)) }
+                @else if report.left_out > 0 { "One leak is described" }
                 @else { "One leak holds all of it" }
                 @if let Some(places) = short_places(places_of(leak)) { ", at " (places) }
                 (on_ranks(report, leak))
