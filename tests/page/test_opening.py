@@ -98,9 +98,40 @@ def test_paper_is_white_and_nothing_is_cut_off(
         assert box is not None
         assert box["x"] >= 0
         assert box["x"] + box["width"] <= 688
-        assert box["width"] > 400, "however it was zoomed"
     expect(opened.page.locator("details:not(.run) > summary:visible")).to_have_count(0)
     assert opened.page.pdf().startswith(b"%PDF")
+
+
+A4 = 688  # CSS pixels between its margins
+
+
+def test_a_wide_drawing_is_legible_without_a_script(
+    several: cyclescope.CycleReport, open_page: Open
+) -> None:
+    """A drawing of 3,000 pixels, shrunk to the width of a page, has letters of three."""
+    page = several.to_html()
+    assert 'data-first="narrow"' in page
+    opened = open_page(page, viewport={"width": A4, "height": 1000}, java_script_enabled=False)
+    drawings = opened.page.locator("svg.leak-drawing").all()
+    assert len(drawings) == 3
+    for drawing in drawings:
+        box = drawing.bounding_box()
+        assert box is not None
+        assert box["width"] / drawing.evaluate("svg => svg.viewBox.baseVal.width") > 0.5
+
+
+def test_a_wide_drawing_is_legible_on_paper(
+    report: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(report.to_html(), viewport={"width": 1500, "height": 1000})
+    expect(opened.drawing.and_(opened.page.get_by_role("application"))).to_be_visible()
+    drawn = "svg => svg.viewBox.baseVal.width"
+    on_screen = opened.drawing.evaluate(drawn)
+    assert on_screen > 2 * A4
+    opened.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    assert opened.drawing.evaluate(drawn) < 2 * A4
+    opened.page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+    assert opened.drawing.evaluate(drawn) == on_screen
 
 
 def test_an_old_browser_is_offered_what_it_can_show(

@@ -28,8 +28,15 @@ class Figure {
 
   /** The name of the drawing of the leak that is legible in this width. */
   get legible() {
-    const room = this.element.clientWidth / this.original.viewBox.baseVal.width;
-    return room < SMALL && this.asleep("narrow") ? "narrow" : "leak";
+    const { first, width } = this.element.dataset;
+    const best = this.element.clientWidth / Number(width) < SMALL ? "narrow" : "leak";
+    return this.asleep(best) ? best : first;
+  }
+
+  /** Shows on paper the drawing that the page came with, if it is the narrower one; `false` takes it back. */
+  print(onPaper) {
+    if (this.drawn !== "leak" || this.element.dataset.first === "leak") return;
+    this.view.replaceChildren(onPaper ? this.original : this.svg);
   }
 
   resize() {

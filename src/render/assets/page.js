@@ -164,6 +164,10 @@ for (const element of document.querySelectorAll(".fix dd, h4")) {
     if (text.nodeType === 3) text.replaceWith(...text.data.split(/(?<=\/)/).flatMap((part, at) => at ? [make("wbr"), part] : [part]));
   }
 }
+for (const [event, onPaper] of [["beforeprint", true], ["afterprint", false]]) {
+  window.addEventListener(event, () => figures.forEach((figure) => figure.print(onPaper)));
+}
+
 window.addEventListener("hashchange", () => {
   fromAddress();
   // Where the list is above the leak, what was chosen would be out of sight.

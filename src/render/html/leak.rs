@@ -207,15 +207,18 @@ fn figure(number: usize, leak: &Leak) -> Figure {
         };
         svg::draw(leak, &format!("drawing-{number}{suffix}"), &look)
     };
+    let wide = draw("", Detail::Leak, true);
+    let width = wide.width;
+    // On paper, and where no script runs, the first is as wide as the page is.
+    let (name, first, other) = match width > WIDE {
+        true => ("narrow", draw("n", Detail::Leak, true), ("leak", wide)),
+        false => ("leak", wide, ("narrow", draw("n", Detail::Leak, false))),
+    };
     let Drawing {
-        svg: first,
-        width,
-        height,
-    } = draw("", Detail::Leak, true);
-    let narrow = draw("n", Detail::Leak, false);
+        svg: first, height, ..
+    } = first;
     let draw = |suffix: &str, detail, titles| draw(suffix, detail, titles).svg;
-    let height = if width > WIDE { narrow.height } else { height };
-    let mut asleep = vec![("narrow".to_owned(), narrow.svg)];
+    let mut asleep = vec![(other.0.to_owned(), other.1.svg)];
     if leak.graph.edges.iter().any(|edge| !edge.through.is_empty()) {
         asleep.push(("plumbing".to_owned(), draw("p", Detail::Plumbing, false)));
     }
@@ -243,7 +246,7 @@ fn figure(number: usize, leak: &Leak) -> Figure {
         asleep.push(("all".to_owned(), all));
     }
     let markup = html! {
-        figure {
+        figure data-first=(name) data-width=(width.ceil()) {
             (tools(|view| view == "leak" || asleep.iter().any(|(key, _)| key == view)))
             div.stage {
                 div.view { (PreEscaped(first)) }
