@@ -25,6 +25,8 @@ struct Carrier {
     /// One of these is like the tensor's own.
     has_earlier_like: bool,
     behind: Vec<u32>,
+    /// The tensor whose gradient it is.
+    of: Option<u32>,
 }
 
 impl Look<'_, '_> {
@@ -47,8 +49,14 @@ impl Look<'_, '_> {
         let sharing = self.sharing(first, mark);
         let kept = self.live.memory_only_of(&self.ways, sharing);
         let kept: FxHashSet<usize> = kept.into_iter().collect();
-        let owner = self.owner(first.node);
-        let about = self.about(growth::STATE_NOT_DETACHED, owner.clone(), first.node);
+        let (pattern, owner) = match first.of {
+            Some(parameter) => (
+                growth::variants::GRADIENT_WITH_GRAPH,
+                format!("{} → .grad", self.name_of_leaf(parameter)),
+            ),
+            None => (growth::STATE_NOT_DETACHED, self.owner(first.node)),
+        };
+        let about = self.about(pattern, owner.clone(), first.node);
         let all = self.bytes_of(&kept);
         Some(Diagnosis {
             bytes_per_sample: self.bytes_of(&new),
@@ -59,7 +67,11 @@ impl Look<'_, '_> {
                 "at least {} of its {} autograd nodes are from earlier steps{}",
                 first.older,
                 first.behind.len(),
-                self.as_are(first, others, &owner)
+                match first.of {
+                    // What is computed from it has its graph.
+                    Some(_) => String::new(),
+                    None => self.as_are(first, others, &owner),
+                }
             ),
             ..about
         })
@@ -82,6 +94,7 @@ impl Look<'_, '_> {
                 may_be_state,
                 older,
                 has_earlier_like: self.has_earlier_like(node, &behind, mark),
+                of: self.tensor_of_gradient(node),
                 behind,
             })
         });
@@ -89,13 +102,40 @@ impl Look<'_, '_> {
         let nodes: Vec<u32> = found.iter().map(|it| it.node).collect();
         let held = self.live.held_by_python(&self.ways, &nodes);
         let places = found.into_iter().zip(0..);
-        let held = places.filter(|(_, at)| held.binary_search(at).is_ok());
+        let held = places.filter(|(it, at)| it.of.is_some() || held.binary_search(at).is_ok());
         let mut held: Vec<Carrier> = held.map(|(carrier, _)| carrier).collect();
         held.sort_by_key(|it| {
             let size = Reverse(it.behind.len());
-            Reverse((it.may_be_state, it.older, it.has_earlier_like, size))
+            let is_gradient = it.of.map(|leaf| self.name_of_leaf(leaf).contains(' '));
+            Reverse((
+                is_gradient,
+                it.may_be_state,
+                it.older,
+                it.has_earlier_like,
+                size,
+            ))
         });
         held
+    }
+
+    /// The owner of a tensor that a graph leads to as well, or its class where only the graph does.
+    fn name_of_leaf(&self, leaf: u32) -> String {
+        let owner = self.owner(leaf);
+        match self.live.object(leaf) {
+            Some(tensor) if owner.contains(".grad_fn") => self.inspector.type_name(&tensor),
+            _ => owner,
+        }
+    }
+
+    /// The tensor whose `.grad` this one is.
+    fn tensor_of_gradient(&self, node: u32) -> Option<u32> {
+        let own = self.live.object(node)?;
+        let mut above = self.live.graph().sources(node).into_iter();
+        above.find(|&it| {
+            let tensor = self.live.object(it).filter(|_| self.is_tensor(it));
+            let gradient = tensor.and_then(|tensor| self.frameworks.gradient(&tensor));
+            gradient.is_some_and(|(gradient, _)| gradient.is(&own))
+        })
     }
 
     /// True if functions are of several intervals. Of a graph that was not walked to its end, that is not known.
@@ -132,11 +172,20 @@ impl Look<'_, '_> {
             .filter(|it| *it != first.node && !self.live.made.contains(it))
             .filter(|&it| self.graphs.function_of(it).is_some());
         let with_graphs: Vec<u32> = with_graphs.collect();
+        let gradients = self.live.tensors().into_iter().map(|(node, ..)| node);
+        let gradients = gradients.filter(|it| {
+            first.of.is_some()
+                && self.graphs.function_of(*it).is_some()
+                && self.tensor_of_gradient(*it).is_some()
+        });
         let held = self.live.held_by_python(&self.ways, &with_graphs);
         let others = held.into_iter().map(|at| with_graphs[at]);
         let leads = |other: &u32| self.behind(*other).iter().any(|it| older.contains(it));
         let others = others.take(MAX_CARRIERS).filter(leads);
-        std::iter::once(first.node).chain(others).collect()
+        std::iter::once(first.node)
+            .chain(others)
+            .chain(gradients)
+            .collect()
     }
 
     /// Whether some function of an earlier step is like that of a tensor: it made what is carried on, if that tensor is.

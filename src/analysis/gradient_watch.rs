@@ -99,6 +99,12 @@ impl GradientWatch {
             .collect();
     }
 
+    /// True for the address of a gradient that is watched.
+    pub(super) fn has(&self, address: usize) -> bool {
+        let mut watched = self.watched.iter();
+        watched.any(|it| it.last.is_some_and(|(gradient, _)| gradient == address))
+    }
+
     /// Looks at the versions, at the end of a step; says, once, what they tell.
     pub fn step(&mut self, inspector: &Inspector, py: Python<'_>) -> Option<Uncleared> {
         if self.said || self.watched.is_empty() {

@@ -1,6 +1,7 @@
 //! Cycles that no collection frees: a reference in each is one that only C or C++ knows, so the collector takes what it
 //! leads to for an object in use.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
@@ -11,6 +12,7 @@ use super::grown::{Diagnosis, Grouping, Kept, Look, Name};
 use super::live::{Live, Loop};
 use crate::capture::{Classes, Place, describe, function_code, is_library_file};
 use crate::cpython::ObjectKind;
+use crate::device::Frameworks;
 use crate::diagnose::cohorts::Member;
 use crate::diagnose::growth::{self, GrowthPattern};
 use crate::graph::{ShortestPaths, components_with, hide_unless_code};
@@ -22,6 +24,8 @@ use crate::model::words::short_location;
 const EXPLAINED: &str = "An uncollectable cycle passes through C or C++, as where a hook captures its tensor: no \
     collection frees it. Remove one of its references, such as the hook.";
 
+/// What a tensor of no class of its own is called.
+const TENSOR: &str = "torch.Tensor";
 /// So many objects of a cycle are described, to name it by one of them.
 const DESCRIBED: usize = 64;
 /// Fewer ages than these are no growth.
@@ -47,7 +51,13 @@ impl Live<'_> {
                 let (rank, told) = self.described(inspector, &mut classes, node);
                 (rank, node, told)
             });
-            if let Some((_, root, told)) = told.min_by_key(|it| (it.0, it.1)) {
+            // By the same one of its objects in each of many cycles of one kind.
+            let first = told.min_by_key(|(rank, node, told)| {
+                let memory = self.memory_of(*node);
+                let bytes = memory.map_or(0, |at| self.buffers[at].buffer.bytes);
+                (*rank, told.words.clone(), Reverse(bytes), *node)
+            });
+            if let Some((_, root, told)) = first {
                 if !self.notes.iter().any(|note| note == EXPLAINED) {
                     self.notes.push(EXPLAINED.to_owned());
                 }
@@ -75,6 +85,11 @@ impl Live<'_> {
         members
     }
 
+    fn is_tensor(&self, node: u32) -> bool {
+        let at = self.objects.holders.binary_search_by_key(&node, |it| it.0);
+        at.is_ok_and(|at| Frameworks::is_tensor(self.objects.holders[at].1))
+    }
+
     /// What an object is, and how much it tells of where its cycle was made: the program's functions tell most.
     pub(super) fn described(
         &self,
@@ -95,7 +110,9 @@ impl Live<'_> {
             (ObjectKind::Method, Some(_)) => 1,
             (ObjectKind::Instance, Some(_)) => 2,
             (ObjectKind::Function | ObjectKind::Method, None) => 3,
-            _ => 4,
+            // A parameter says more than the gradient that leads back to it.
+            _ if self.is_tensor(node) => 4 + u8::from(told.label == TENSOR),
+            _ => 6,
         };
         let mut label = told.label;
         let place = place.map(|mut place| {
@@ -142,8 +159,12 @@ impl Look<'_, '_> {
     ) -> (Vec<Diagnosis>, Vec<Kept>) {
         let mut by_cause: BTreeMap<Cause, Vec<Located>> = BTreeMap::new();
         let nodes: Vec<u32> = found.iter().map(|(node, _)| *node).collect();
-        for at in self.live.held_by_python(&self.ways, &nodes) {
-            let (node, member) = found[at];
+        let held = self.live.held_by_python(&self.ways, &nodes);
+        for (at, &(node, member)) in found.iter().enumerate() {
+            // What names the cycle may be in C++ alone, as a parameter whose model has gone.
+            if held.binary_search(&at).is_err() && !self.live.loops.contains_key(&node) {
+                continue;
+            }
             if let Some(told) = self.live.loop_to(&self.ways, node) {
                 let key = (told.words.clone(), told.cause);
                 by_cause.entry(key).or_default().push((node, member));

@@ -334,9 +334,17 @@ impl<'py> Look<'_, 'py> {
             at = before;
         }
         let own = self.live.object(container);
+        let is_list = own.as_ref().is_some_and(|it| {
+            it.is_exact_instance_of::<PyList>()
+                || self.inspector.type_name(it) == "collections.deque"
+        });
         let own = own.filter(|it| is_heap_class(it.get_type().as_any()));
         let class = own.map_or_else(String::new, |it| self.inspector.type_name(&it));
-        Beside { numbers, class }
+        Beside {
+            numbers,
+            class,
+            is_list,
+        }
     }
 
     /// How many items a container has.

@@ -314,6 +314,10 @@ impl Inspector {
             let name = (tensor.as_ptr() as usize, mark_of(&buffer));
             if made.get(&name.0) == Some(&buffer.pointer) && is_held_once(tensor) {
                 left.insert(name.0, buffer.pointer);
+                if kind == GroupKind::Graph && gradients.has(name.0) {
+                    let shape = Piece::new(buffer, kind, name).shape;
+                    roots.push((name, tensor, *verdict, shape));
+                }
                 continue;
             }
             let place = (buffer.device.clone(), buffer.pointer);

@@ -173,6 +173,8 @@ pub const GRAPH_RETAINED: GrowthPattern = GrowthPattern {
 /// hidden = hidden.detach()  # each tensor, if it is a tuple
 /// total += loss.item()
 /// ```
+///
+/// After `backward(create_graph=True)` a gradient has such a graph too. Set `.grad` to `None` in each step.
 pub const STATE_NOT_DETACHED: GrowthPattern = GrowthPattern {
     name: "state-not-detached",
     what: "{owner} has an autograd graph that grows with every step",

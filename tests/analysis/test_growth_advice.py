@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
+import itertools
 import weakref
 from collections.abc import Callable
 
@@ -291,3 +293,36 @@ def test_garbage_that_no_collection_frees_does_not_wait_for_one() -> None:
         gc.unfreeze()
         gc.enable()
         gc.collect()
+
+
+def test_what_an_exit_stack_calls_is_not_to_be_cleared() -> None:
+    with contextlib.ExitStack() as stack, watched() as monitor:
+        for _ in range(30):
+            stack.callback(id, torch.ones(64))
+            monitor.step()
+    told = of_tensors(monitor)
+    assert "what an exit stack is to call" in told.summary
+    assert "clear it" not in told.advice
+    assert "with contextlib.ExitStack()" in told.advice
+
+
+def test_what_one_iterator_is_behind_another_is_told_as_that() -> None:
+    ahead, behind = itertools.tee(torch.ones(64) for _ in range(30))
+    with watched() as monitor:
+        for _ in ahead:
+            monitor.step()
+    told = of_tensors(monitor)
+    del behind
+    assert "further and further behind the other one" in told.summary
+    assert "clear it" not in told.advice
+
+
+def test_buffers_of_a_module_are_to_have_one_name() -> None:
+    module = nn.Module()
+    with watched() as monitor:
+        for step in range(30):
+            module.register_buffer(f"mask{step}", torch.ones(64))
+            monitor.step()
+    told = of_tensors(monitor)
+    assert told.summary.endswith("gets more and more buffers")
+    assert "under the same name" in told.advice

@@ -375,3 +375,32 @@ def begin():
         ["module `config` → `LATER`", [9]],
         ["module `config` → `OUTPUTS`", [8]],
     ]
+
+
+@pytest.mark.parametrize(
+    ("made", "add", "is_advised"),
+    [
+        ("[]", "KEPT.append(torch.zeros(500))", True),
+        ("collections.deque()", "KEPT.append(torch.zeros(500))", True),
+        ("{}", "KEPT[number] = torch.zeros(500)", False),
+        ("[]", "heapq.heappush(KEPT, (number, torch.zeros(500)))", False),
+    ],
+)
+def test_only_what_can_become_a_deque_is_to_become_one(
+    made: str, add: str, is_advised: bool, tmp_path: Path
+) -> None:
+    text = f"""
+import collections, heapq, torch
+
+KEPT = {made}
+
+def step(number):
+    {add}
+
+def begin():
+    return step
+"""
+    _, told = watched(tmp_path, program=text)
+    told = " ".join(told.split())
+    assert "Limit its size" in told
+    assert ("`collections.deque(maxlen=...)`" in told) == is_advised

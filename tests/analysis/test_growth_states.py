@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -73,3 +74,52 @@ def test_a_state_is_told_with_all_that_its_graph_keeps() -> None:
     assert growth.pattern == "state-not-detached"
     # Each step adds what `tanh` saves; the product saves that too.
     assert growth.bytes >= (growth.step - 1) * 64 * 64 * 4
+
+
+def add_up(step: Callable[[Any], object], clears: bool = False) -> cyclescope.LeakMonitor:
+    """Of gradients that have graphs of their own."""
+    model = torch.nn.Sequential(torch.nn.Linear(64, 32), torch.nn.Linear(32, 8))
+
+    def train(_: int) -> None:
+        if clears:
+            model.zero_grad()
+        loss = model(torch.ones(4, 64)).square().sum()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the very reference that is tested
+            loss.backward(create_graph=True)
+        step(model)
+
+    try:
+        return watched(train)
+    finally:
+        model.zero_grad()
+
+
+KEPT: dict[str, Any] = {}
+"""What is made anew in each step, and has the graph of a gradient as the gradient itself has."""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda model: None,
+        lambda model: KEPT.update(norm=model[0].weight.grad.norm()),
+        lambda model: KEPT.update(all=[it.grad for it in model.parameters()]),
+    ],
+    ids=["nothing", "norm", "list"],
+)
+def test_gradients_with_graphs_are_the_state_that_is_carried_on(
+    step: Callable[[Any], object],
+) -> None:
+    (growth,) = [it for it in add_up(step).found if it.pattern == "state-not-detached"]
+    KEPT.clear()
+    assert growth.owner.endswith((".weight → .grad", ".bias → .grad", "Parameter → .grad"))
+    assert ".grad_fn" not in growth.owner
+    assert "zero_grad()" in growth.advice
+    assert "detach()" not in growth.advice
+
+
+def test_gradients_that_are_cleared_in_each_step_carry_nothing_on() -> None:
+    monitor = add_up(lambda model: KEPT.update(norm=model[0].weight.grad.norm()), clears=True)
+    KEPT.clear()
+    assert monitor.found == []

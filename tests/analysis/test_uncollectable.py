@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -197,6 +198,40 @@ def test_many_of_them_are_one_growth() -> None:
     assert "Cycles of function a_lambda" in page
     assert "no garbage collection frees them" in page
     assert "still refers to them" not in page
+    assert 1.9 * 90_000 * 4 < found.bytes_per_step < 2.1 * 90_000 * 4
+
+
+def test_parameters_that_only_their_gradients_keep_are_one_growth() -> None:
+    with cyclescope.LeakMonitor(
+        every=4, devices="any", min_bytes=0, max_share=float("inf")
+    ) as monitor:
+        for _ in range(120):
+            model = torch.nn.Linear(64, 256)
+            made(model.weight)
+            loss = model(torch.ones(4, 64)).square().sum()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                loss.backward(create_graph=True)
+            MADE.extend(weakref.ref(it) for it in model.parameters())
+            del model, loss
+            monitor.step()
+        heap = cyclescope.heap()
+    found = next(it for it in monitor.found if it.pattern == "uncollectable-cycles")
+    assert found.owner == "torch.nn.parameter.Parameter"
+    assert found.bytes_per_step > 2 * 64 * 256 * 4, "with the gradients"
+    owners = {it.owner for it in heap.buffers if it.owner.startswith("uncollectable")}
+    assert {it.split(" →")[0] for it in owners} == {"uncollectable: torch.nn.parameter.Parameter"}
+
+
+def test_an_attribute_of_a_gradient_is_one_growth() -> None:
+    with cyclescope.LeakMonitor(
+        every=4, devices="any", min_bytes=0, max_share=float("inf")
+    ) as monitor:
+        for _ in range(120):
+            an_attribute_of_a_gradient()
+            monitor.step()
+    (found,) = monitor.found
+    assert found.owner == "torch.Tensor"
     assert 1.9 * 90_000 * 4 < found.bytes_per_step < 2.1 * 90_000 * 4
 
 

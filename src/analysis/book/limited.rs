@@ -2,6 +2,7 @@
 
 use super::{Book, Moment};
 use crate::analysis::told::{Followed, Told};
+use crate::diagnose::growth::variants::without_deque;
 use crate::diagnose::lengths::Line;
 use crate::diagnose::source::Limit;
 use crate::model::growth::Growth;
@@ -11,6 +12,13 @@ use crate::model::source::SourceLines;
 const PATIENCE: u64 = 10;
 /// So many more than the limit may be there for a moment.
 const BEYOND: u64 = 4;
+
+/// True for a line that keeps a list in an order which `heapq` and `bisect` need, and a deque would lose.
+fn keeps_an_order(source: &SourceLines) -> bool {
+    let at = source.marked.saturating_sub(source.line) as usize;
+    let line = source.lines.get(at).map_or("", |it| it.as_str());
+    line.contains("heap") || line.contains("insort")
+}
 
 impl Book {
     /// Adds its lines to what was just told. Nothing is said of it for now if it may be within a limit.
@@ -27,6 +35,9 @@ impl Book {
         };
         let limit = limit.filter(|it| !self.is_exceeded(it, &self.told[at]));
         let told = &mut self.told[at];
+        if added_at.is_empty() || added_at.iter().any(keeps_an_order) {
+            told.growth.advice = without_deque(&told.growth.advice);
+        }
         told.growth.added_at = added_at;
         let lines = limit.as_ref().map(|it| it.lines.clone());
         told.growth.limited_at = lines.unwrap_or_default();

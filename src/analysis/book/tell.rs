@@ -127,7 +127,7 @@ impl Book {
             pattern: pattern.name.to_owned(),
             summary: pattern.summary(&diagnosis.owner, &diagnosis.hook, &diagnosis.evidence),
             owner: diagnosis.owner,
-            advice: pattern.advice.to_owned(),
+            advice: pattern.advice_for(diagnosis.beside.is_list),
             step: now.step,
             tensors,
             objects: diagnosis.objects,

@@ -44,6 +44,8 @@ pub const QUEUES: [&str; 7] = [
     "queue.Queue",
 ];
 const NEAR: usize = 3;
+const EXIT_STACKS: [&str; 2] = ["contextlib.AsyncExitStack", "contextlib.ExitStack"];
+const TEES: [&str; 2] = ["itertools._tee", "itertools._tee_dataobject"];
 
 /// The list of the calls of a `unittest.mock.Mock`.
 const CALLS_OF_MOCK: &str = "unittest.mock._CallList";
@@ -128,6 +130,10 @@ impl Look<'_, '_> {
                 evidence,
                 ..found
             };
+        }
+        if owner.trim_end_matches('`').ends_with("._buffers") {
+            let pattern = growth::variants::BUFFERS_ACCUMULATE;
+            return Diagnosis { pattern, ..found };
         }
         if self.are_attributes(accumulator, members) {
             let pattern = growth::variants::ATTRIBUTES_ACCUMULATE;
@@ -231,6 +237,19 @@ impl Look<'_, '_> {
         if last == "_registry" && owner.contains("weakref.finalize") {
             return Some(growth::variants::FINALIZERS_ACCUMULATE);
         }
+        let holds = |class: &str| {
+            let mut near = way.iter().rev().take(NEAR);
+            near.any(|&node| {
+                let object = self.live.object(node);
+                object.is_some_and(|it| self.inspector.type_name(&it) == class)
+            })
+        };
+        if last == "_exit_callbacks" && EXIT_STACKS.iter().any(|class| holds(class)) {
+            return Some(growth::variants::EXIT_CALLBACKS_ACCUMULATE);
+        }
+        if TEES.iter().any(|class| holds(class)) {
+            return Some(growth::variants::TEE_GROWS);
+        }
         let accumulator = way.last().and_then(|&node| self.live.object(node));
         if accumulator.is_some_and(|it| self.inspector.type_name(&it) == CALLS_OF_MOCK) {
             return Some(growth::variants::CALLS_OF_MOCK_ACCUMULATE);
@@ -239,11 +258,7 @@ impl Look<'_, '_> {
         if is_loop && matches!(last, "_scheduled" | "_ready") {
             return Some(growth::variants::CALLBACKS_WAIT);
         }
-        let mut near = way.iter().rev().take(NEAR);
-        let is_queue = near.any(|&node| {
-            let object = self.live.object(node);
-            object.is_some_and(|it| QUEUES.contains(&self.inspector.type_name(&it).as_str()))
-        });
+        let is_queue = QUEUES.iter().any(|class| holds(class));
         is_queue.then_some(growth::variants::QUEUE_GROWS)
     }
 
@@ -299,7 +314,7 @@ impl Look<'_, '_> {
     }
 
     /// True for a tensor of PyTorch's, false for an array of another framework.
-    pub(super) fn is_tensor(&self, node: u32) -> bool {
+    pub(in crate::analysis) fn is_tensor(&self, node: u32) -> bool {
         let object = self.live.object(node);
         object.is_some_and(|it| Frameworks::is_tensor(self.frameworks.verdict_of(&it)))
     }

@@ -1,6 +1,24 @@
 //! Patterns that have the page of another one and say something more particular.
 
-use super::{CONTAINER_GROWS, GrowthPattern, MODEL_COPIES, OBJECTS_ACCUMULATE, THREADS_GROW};
+use super::{
+    CONTAINER_GROWS, GrowthPattern, MODEL_COPIES, OBJECTS_ACCUMULATE, STATE_NOT_DETACHED,
+    THREADS_GROW,
+};
+
+impl GrowthPattern {
+    /// What to change in what grows: only of a list, or of a deque, the advice names `collections.deque`.
+    pub fn advice_for(&self, is_list: bool) -> String {
+        match is_list {
+            true => self.advice.to_owned(),
+            false => without_deque(self.advice),
+        }
+    }
+}
+
+/// An advice of what cannot become a deque.
+pub fn without_deque(advice: &str) -> String {
+    advice.replace(" (`collections.deque(maxlen=...)`)", "")
+}
 
 /// As [`MODEL_COPIES`], of tensors on the host.
 pub const MODEL_COPIES_ON_HOST: GrowthPattern = GrowthPattern {
@@ -159,4 +177,36 @@ pub const TASKS_WAIT: GrowthPattern = GrowthPattern {
     advice: "`cancel()` each that is no longer needed: the event loop has them too, so that removing them from the \
              container is not enough. Or let fewer wait at a time (`asyncio.Semaphore`).",
     ..CONTAINER_GROWS
+};
+
+/// As [`CONTAINER_GROWS`], of what an exit stack is to call.
+pub const EXIT_CALLBACKS_ACCUMULATE: GrowthPattern = GrowthPattern {
+    what: "{owner}, what an exit stack is to call, accumulates, and what this keeps",
+    advice: "An exit stack keeps what was entered and registered until it is closed. Make one for each step (`with \
+             contextlib.ExitStack() as stack:`), or close it sooner.",
+    ..CONTAINER_GROWS
+};
+
+/// As [`CONTAINER_GROWS`], of what one iterator of `itertools.tee` has taken and another has not.
+pub const TEE_GROWS: GrowthPattern = GrowthPattern {
+    what: "{owner}, an iterator of `itertools.tee`, is further and further behind the other one",
+    advice: "It keeps what the other one has taken. Take from both at the same rate, or delete the one that is no \
+             longer needed.",
+    ..CONTAINER_GROWS
+};
+
+/// As [`CONTAINER_GROWS`], of the buffers of a module.
+pub const BUFFERS_ACCUMULATE: GrowthPattern = GrowthPattern {
+    what: "{owner} gets more and more buffers",
+    advice: "Register what each step makes under the same name, which replaces the one before, or delete buffers \
+             that are no longer needed (`delattr(module, name)`).",
+    ..CONTAINER_GROWS
+};
+
+/// As [`STATE_NOT_DETACHED`], of a gradient that is added to and never cleared.
+pub const GRADIENT_WITH_GRAPH: GrowthPattern = GrowthPattern {
+    advice: "After `backward(create_graph=True)`, a gradient has a graph of its own, and the next `backward()` that adds \
+             to it makes that longer. Set `.grad` to None in each step (`optimizer.zero_grad()`), or use \
+             `torch.autograd.grad(loss, parameters, create_graph=True)`, which does not add to `.grad`.",
+    ..STATE_NOT_DETACHED
 };

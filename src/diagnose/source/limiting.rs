@@ -76,6 +76,8 @@ pub struct Beside {
     pub numbers: Vec<(String, i64)>,
     /// Its class, if that is the program's.
     pub class: String,
+    /// It is a list or a deque, which a deque with a limit can take the place of.
+    pub is_list: bool,
 }
 
 /// What keeps something that grows within a limit, or empties it; `None` if nothing is found that does.
