@@ -4,7 +4,7 @@ Call :func:`warn_tensor_cycles` at training start. When the garbage collector fr
 that only a reference cycle kept alive, a warning says how much memory the cycle held, which
 reference to remove, and where to find the HTML page with the details.
 
-PYTEST_DONT_REWRITE, as ``cyclescope run -m pytest`` imports this before pytest can rewrite it.
+PYTEST_DONT_REWRITE
 """
 
 import _thread

@@ -8,6 +8,8 @@ from cyclescope import _native
 from cyclescope._selection import SIGNATURE
 from cyclescope._suggest import enumerated
 
+KNOWN = "Known leaks of libraries"
+
 
 def explain(name: str) -> str:
     """The page about a pattern or verdict: why it happens, an example, and what to use instead.
@@ -41,12 +43,11 @@ def _wrapped(page: str) -> str:
 
 def overview() -> str:
     """One line per page, in groups: its name and its heading."""
-    width = max(len(name) for name in _pages())
-    groups = []
-    for about, pages in _native.explanations():
-        lines = [f"  {name:{width}}  {heading(page)}" for name, page in pages]
-        groups.append("\n".join([f"{about}:", *lines]))
-    return "\n\n".join(groups) + "\n"
+    width = max(len(name) for _, name, _ in sections())
+    groups: dict[str, list[str]] = {}
+    for about, name, page in sections():
+        groups.setdefault(f"{about}:", []).append(f"  {name:{width}}  {heading(page)}".rstrip())
+    return "\n\n".join("\n".join([about, *lines]) for about, lines in groups.items()) + "\n"
 
 
 def _pages() -> dict[str, str]:
@@ -58,11 +59,15 @@ def sections() -> Iterator[tuple[str, str, str]]:
     for about, pages in _native.explanations():
         for name, page in pages:
             yield about, name, page
+    for name, page in dict(_native.known_leaks()).items():
+        yield KNOWN, name, page
 
 
 def heading(page: str) -> str:
-    """The heading of a page."""
-    return page.partition("\n")[0].removeprefix("# ").removeprefix("Out of memory: ")
+    """The heading of a page; of a known leak, whose library."""
+    first = page.partition("\n")[0].removeprefix("# ").removeprefix("Out of memory: ")
+    known = "A known leak of "
+    return first.removeprefix(known).partition(":")[0] if first.startswith(known) else first
 
 
 def _unknown(name: str, names: list[str], known: list[str]) -> str:

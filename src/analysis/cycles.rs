@@ -12,7 +12,7 @@ use super::Inspector;
 use super::assemble::Described;
 use super::behind::Search;
 use super::busy::busy;
-use super::found::{Behind, Detail, Found, Held, Occurrence, say_shared};
+use super::found::{Behind, Detail, Found, Held, Occurrence, merge_overlapping, say_shared};
 use super::leaks::{Leaking, Leaks, Shaped, add_alike, are_distinct};
 use super::room::{MANY, ROOM_FOR_BUFFER, ask_for_room};
 use crate::capture::{
@@ -52,12 +52,19 @@ struct Looked<'a> {
 /// The storages that an occurrence of a leak holds.
 #[derive(Default)]
 struct Storages {
-    /// By device and pointer: those that the description of the leak has.
-    described: FxHashMap<(String, u64), Buffer>,
-    place: FxHashMap<(String, u64), usize>,
+    /// Those that the description of the leak has.
+    described: FxHashMap<Extent, Buffer>,
+    place: FxHashMap<Extent, usize>,
     held: Vec<Held>,
     /// The addresses of the tensors, arrays and other objects that hold them.
     holders: FxHashSet<usize>,
+}
+
+/// Device, pointer and bytes.
+type Extent = (String, u64, u64);
+
+fn extent(device: &str, pointer: u64, bytes: u64) -> Extent {
+    (device.to_owned(), pointer, bytes)
 }
 
 impl Looked<'_> {
@@ -420,7 +427,7 @@ impl Inspector {
         let mut storages = Storages {
             described: described
                 .into_iter()
-                .map(|buffer| ((buffer.device.clone(), buffer.pointer), buffer))
+                .map(|buffer| (extent(&buffer.device, buffer.pointer, buffer.bytes), buffer))
                 .collect(),
             ..Storages::default()
         };
@@ -434,7 +441,7 @@ impl Inspector {
             let by = Some(kept.by);
             self.add_holder(looked, &mut storages, &kept.tensor, &[kept.buffer], by);
         }
-        let mut held = storages.held;
+        let mut held = merge_overlapping(storages.held);
         held.sort_by_key(|held| std::cmp::Reverse(held.buffer.bytes));
         let objects = components.iter().filter_map(|&i| group.components.get(i));
         let addresses: Vec<usize> = objects
@@ -482,7 +489,7 @@ impl Inspector {
         let has_grad_fn = frameworks.has_grad_fn(verdict, holder);
         for buffer in buffers {
             let watch = || frameworks.watch_storage(verdict, holder, buffer.pointer, looked.own);
-            let storage = (buffer.device.clone(), buffer.pointer);
+            let storage = extent(&buffer.device, buffer.pointer, buffer.bytes);
             if let Some(&index) = storages.place.get(&storage) {
                 let known = &mut storages.held[index];
                 known.buffer.has_grad_fn |= has_grad_fn;

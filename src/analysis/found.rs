@@ -1,6 +1,7 @@
 //! What was found in garbage: leaks, each with its occurrences.
 
 use std::cell::OnceCell;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use pyo3::prelude::*;
@@ -48,6 +49,36 @@ pub(crate) struct Held {
     pub went_early: bool,
     /// Where the memory is is known. Of JAX's arrays, which PyTorch's allocator does not count, it is not.
     pub is_placed: bool,
+}
+
+/// Makes one buffer of those that have memory in common, as an array and tensors on parts of it. It is gone when all
+/// are, and as large as the memory of all.
+pub(crate) fn merge_overlapping(mut held: Vec<Held>) -> Vec<Held> {
+    held.sort_by(|one, other| {
+        let key = |it: &Held| (it.buffer.pointer, Reverse(it.buffer.bytes));
+        let devices = one.buffer.device.cmp(&other.buffer.device);
+        devices.then_with(|| key(one).cmp(&key(other)))
+    });
+    let end = |it: &Held| it.buffer.pointer.saturating_add(it.buffer.bytes);
+    let mut merged: Vec<Held> = Vec::with_capacity(held.len());
+    for next in held {
+        match merged.last_mut() {
+            Some(last)
+                if last.is_placed
+                    && next.is_placed
+                    && last.buffer.device == next.buffer.device
+                    && next.buffer.pointer < end(last) =>
+            {
+                last.buffer.bytes = end(last).max(end(&next)) - last.buffer.pointer;
+                last.buffer.holders += next.buffer.holders;
+                last.buffer.has_grad_fn |= next.buffer.has_grad_fn;
+                let own = std::mem::replace(&mut last.watch, StorageWatch::Blind);
+                last.watch = own.and(next.watch);
+            }
+            _ => merged.push(next),
+        }
+    }
+    merged
 }
 
 impl Found {

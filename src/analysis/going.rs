@@ -35,6 +35,26 @@ impl Inspector {
         if going.is_empty() {
             return held;
         }
+        // Each storage on the memory of an array has a reference to it, or to a view of it, in C++.
+        let lent: Vec<(u64, DeviceBuffer)> = snapshot
+            .objects
+            .iter()
+            .zip(&held)
+            .filter(|(_, held)| held.iter().any(|it| it.is_lent))
+            .filter_map(|(object, held)| {
+                let tensor = self.object(py, object.address);
+                let identity = frameworks.storage_identity(&tensor)?;
+                Some((identity, held.first()?.clone()))
+            })
+            .collect();
+        let storages_on = |whole: &[DeviceBuffer]| match whole {
+            [whole] if !lent.is_empty() => {
+                let on_it = lent.iter().filter(|(_, part)| whole.contains(part));
+                let on_it: FxHashSet<u64> = on_it.map(|(identity, _)| *identity).collect();
+                on_it.len() as i64
+            }
+            _ => 0,
+        };
         // How often views that go refer to each array: the collector does not know of that.
         let mut views: FxHashMap<usize, i64> = FxHashMap::default();
         let of_views = snapshot.objects.iter().zip(&held);
@@ -51,9 +71,18 @@ impl Inspector {
                     || frameworks
                         .may_be_held_by_cpp(object.verdict, &self.object(py, object.address))
             };
-            if is_shared(object) && may_go() {
+            if object.verdict == 0 || !is_shared(object) {
+                continue;
+            }
+            if may_go() {
                 let all = buffers(object);
                 if all.iter().all(|it| going.contains(&storage(it))) {
+                    *held = all;
+                }
+            } else if !lent.is_empty() && object.outside_references <= lent.len() as i64 + of_views
+            {
+                let all = buffers(object);
+                if object.outside_references <= storages_on(&all) + of_views {
                     *held = all;
                 }
             }

@@ -506,6 +506,13 @@ impl Frameworks {
                 return lent.is_gone(py, &|_| Some(false), &|_| Some(true)) == Some(true);
             }
             StorageWatch::Torch(storage) => return storage.is_gone(py) == Some(true),
+            StorageWatch::All(all) => {
+                // Each is looked at: what a finalizer saved of one is seen only now.
+                let gone = all
+                    .iter_mut()
+                    .map(|it| self.is_gone_after_finalizers(py, pointer, it));
+                return gone.fold(true, |all, one| all && one);
+            }
             StorageWatch::Blind => return false,
         };
         let mut again = StorageWatch::Blind;

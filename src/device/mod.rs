@@ -100,6 +100,14 @@ pub struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
+    /// True if all of another buffer is in this one.
+    #[cfg(feature = "python")]
+    pub(crate) fn contains(&self, part: &Self) -> bool {
+        self.space() == part.space()
+            && self.pointer <= part.pointer
+            && part.pointer.saturating_add(part.bytes) <= self.pointer.saturating_add(self.bytes)
+    }
+
     /// What has the addresses: the host, or else the device.
     #[cfg(feature = "python")]
     pub(crate) fn space(&self) -> &str {

@@ -12,6 +12,8 @@ pub enum StorageWatch {
     /// PyTorch's own weak handle of a storage.
     Torch(WeakStorage),
     Lent(Lent),
+    /// Several that are gone when each is.
+    All(Vec<StorageWatch>),
     /// The framework offers nothing.
     Blind,
 }
@@ -56,6 +58,17 @@ impl StorageWatch {
         }
     }
 
+    /// A watch on what is gone when this is and another.
+    pub fn and(self, other: Self) -> Self {
+        match self {
+            Self::All(mut all) => {
+                all.push(other);
+                Self::All(all)
+            }
+            one => Self::All(vec![one, other]),
+        }
+    }
+
     /// Whether the memory is gone; `None` if there is no telling.
     ///
     /// Of an object to which weak references were cleared, `is_alive` says by its address whether the collector
@@ -69,9 +82,24 @@ impl StorageWatch {
         match self {
             Self::Torch(storage) => storage.is_gone(py),
             Self::Lent(lent) => lent.is_gone(py, is_alive, is_tracked),
+            Self::All(all) => {
+                let each = all
+                    .into_iter()
+                    .map(|it| it.into_gone(py, is_alive, is_tracked));
+                all_gone(each)
+            }
             Self::Blind => None,
         }
     }
+}
+
+/// `None` if there is no telling of one, and the others are gone.
+fn all_gone(each: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+    each.fold(Some(true), |all, one| match (all, one) {
+        (Some(false), _) | (_, Some(false)) => Some(false),
+        (None, _) | (_, None) => None,
+        _ => Some(true),
+    })
 }
 
 impl Lent {

@@ -206,7 +206,7 @@ pub const STATE_NOT_DETACHED: GrowthPattern = GrowthPattern {
 /// `backward(create_graph=True)`, the cycle is that of a parameter and its gradient: set `.grad` to `None`.
 pub const UNCOLLECTABLE_CYCLES: GrowthPattern = GrowthPattern {
     name: "uncollectable-cycles",
-    what: "{owner} is in cycles that no collection frees, more of them with every step",
+    what: "cycles that contain {owner} grow in number with every step, and no collection frees them",
     advice: "The cycles pass through C or C++, as where a hook captures its tensor. Capture the \
              values that the hook needs (`tensor.detach()`), or remove the hook when it has run \
              (`handle.remove()`). After `backward(create_graph=True)`, set `.grad` to None.",
@@ -237,7 +237,7 @@ pub const UNCOLLECTABLE_CYCLES: GrowthPattern = GrowthPattern {
 /// Until that is done, call `gc.collect()` now and then.
 pub const GARBAGE_ACCUMULATES: GrowthPattern = GrowthPattern {
     name: "garbage-accumulates",
-    what: "{owner} is in garbage that waits for the garbage collector, more of it with every step",
+    what: "garbage that contains {owner} waits for the garbage collector, more of it with every step",
     advice: "Reference cycles keep it: `cyclescope.find_tensor_cycles()` says which reference makes each, and what \
              to change. Until then, `gc.collect()` frees it.",
     keeps_graphs: false,
@@ -463,7 +463,7 @@ pub const EXCEPTIONS_KEPT: GrowthPattern = GrowthPattern {
 /// ```
 pub const TENSOR_GROWS: GrowthPattern = GrowthPattern {
     name: "tensor-grows",
-    what: "{owner} becomes a longer tensor again and again",
+    what: "{owner} is replaced by a longer tensor again and again",
     advice: "Keep the part that you need (`past = past[-n:]`), start again with each sequence, or \
              write into a tensor of fixed length. Each `torch.cat` also copies all of it.",
     keeps_graphs: false,

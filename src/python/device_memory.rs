@@ -36,7 +36,9 @@ pub fn device_memory(
         host: Vec::new(),
         notes: Vec::new(),
     };
-    if off(py)?.is_none() {
+    if let Some(note) = off(py)? {
+        memory.notes.push(note.to_owned());
+    } else {
         let devices = selection(std::slice::from_ref(&memory.device))?;
         let state = state(py)?;
         let inspector = state.watcher.inspector();

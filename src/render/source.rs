@@ -8,6 +8,8 @@ use crate::render::lines::{Ink, Lines, WIDTH};
 const LINES: usize = 40;
 /// How wide a tab is shown.
 const TAB: &str = "    ";
+/// So much is shown before an expression that is far to the right.
+const BEFORE_MARK: usize = 12;
 
 /// The lines with their numbers, and the marks below the expression, which have none.
 pub fn numbered(source: &SourceLines) -> impl Iterator<Item = (String, String)> + '_ {
@@ -48,12 +50,48 @@ pub fn changed_lines(patch: &Patch) -> impl Iterator<Item = String> + '_ {
 
 /// Adds the lines to a text.
 pub fn draw(out: &mut Lines, source: &SourceLines) {
+    const ROOM: usize = WIDTH - 13;
+    let left = left_of_mark(source, ROOM);
     for (number, line) in numbered(source) {
-        let line = name(&clipped(&line, WIDTH - 13), WIDTH - 13);
+        let is_marked = number.is_empty() || number == source.marked.to_string();
+        let line = match is_marked {
+            true => without_start(&line, left),
+            false => line,
+        };
+        let line = name(&clipped(&line, ROOM), ROOM);
         out.inked(&[
             (Ink::Plain, &format!("    {number:>6} │ ")),
             (Ink::Plain, &line),
         ]);
+    }
+}
+
+/// How many characters of the marked line are left out before the expression, so that it is within a width.
+fn left_of_mark(source: &SourceLines, width: usize) -> usize {
+    let at = source.marked.saturating_sub(source.line) as usize;
+    let Some(line) = source.lines.get(at) else {
+        return 0;
+    };
+    let columns = |count: u32| {
+        let part: String = line.chars().take(count as usize).collect();
+        part.replace('\t', TAB).chars().count()
+    };
+    match columns(source.end) < width {
+        true => 0,
+        false => columns(source.start).saturating_sub(BEFORE_MARK),
+    }
+}
+
+/// A line without its first characters, with an ellipsis in their place.
+fn without_start(line: &str, count: usize) -> String {
+    let is_left = line.chars().nth(count).is_some();
+    let is_mark = line.trim_start().starts_with('^');
+    match count {
+        0 => line.to_owned(),
+        _ if is_mark || !is_left => line.chars().skip(count).collect(),
+        _ => std::iter::once('…')
+            .chain(line.chars().skip(count + 1))
+            .collect(),
     }
 }
 

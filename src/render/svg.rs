@@ -49,7 +49,9 @@ pub fn sheet(report: &Report) -> String {
         .map(|(rank, leak)| draw(leak, &format!("leak-{rank}"), &Look::ALONE))
         .collect();
     let width = drawings.iter().map(|d| d.width).fold(0.0, f64::max);
-    let height: f64 = drawings.iter().map(|drawing| drawing.height).sum();
+    let height = drawings
+        .iter()
+        .fold(0.0, |sum, drawing| sum + drawing.height);
     let mut top = 0.0;
     let mut elements = String::new();
     for drawing in drawings {

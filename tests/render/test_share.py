@@ -147,9 +147,12 @@ def test_without_a_name_all_patterns_are_listed() -> None:
         "Reference cycles:",
         "Memory that grows:",
         "Out of memory:",
+        "Known leaks of libraries:",
     ]
     listed = [[line.split()[0] for line in lines] for _, *lines in groups]
     assert listed[0] == NAMES
+    assert set(listed[3]) == {name for name, _ in _native.known_leaks()}
+    assert len(set(listed[3])) == len(listed[3])
     assert all(line.startswith("  ") and len(line.split()) > 1 for _, *ls in groups for line in ls)
     for name in [name for names in listed for name in names]:
         assert cyclescope.explain(name).startswith("# ")

@@ -38,8 +38,7 @@ def _pages(name: str | None) -> list[dict[str, str]]:
     """One page in full, or all of them by name and heading."""
     if name is not None:
         page = explain(name)
-        found = (about for about, each, _ in sections() if each == name)
-        about = next(found, "Known leaks of libraries")
+        about = next(about for about, each, _ in sections() if each == name)
         return [{"name": name, "about": about, "heading": heading(page), "text": page}]
     return [
         {"name": each, "about": about, "heading": heading(page)} for about, each, page in sections()

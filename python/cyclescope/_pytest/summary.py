@@ -189,7 +189,7 @@ class Summary:
             text = to_sarif(report, base=self._base())
             is_written &= self._write(lambda: sarif, text, "SARIF report")
         if not is_written:
-            self._said.append("The run fails, because a file that was asked for is not there.")
+            self._said.append("The run fails, because a requested report could not be written.")
         return is_written
 
     def _base(self) -> Path:

@@ -110,7 +110,7 @@ pub const ARRAYS_ACCUMULATE: GrowthPattern = GrowthPattern {
 /// As [`TENSOR_GROWS`], of arrays.
 pub const ARRAY_GROWS: GrowthPattern = GrowthPattern {
     name: "tensor-grows",
-    what: "{owner} becomes a longer array again and again",
+    what: "{owner} is replaced by a longer array again and again",
     advice: "Keep the part that you need (`past = past[-n:]`), start again with each sequence, or \
              write into an array of fixed length. Each concatenation also copies all of it.",
     keeps_graphs: false,

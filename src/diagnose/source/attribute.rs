@@ -112,7 +112,7 @@ fn used(syntax: &Syntax, node: Node<'_>, attribute: &str) -> Result<Vec<Link>, S
             return way(syntax, object, parent).ok_or_else(|| {
                 let text = syntax.of(object).lines().next().unwrap_or_default();
                 format!(
-                    "line {line} calls `{attribute}` of the value of `{text}`, which nothing may hold during the call"
+                    "line {line} calls `{attribute}` of the value of `{text}`, which perhaps nothing else keeps alive during the call"
                 )
             });
         }
