@@ -414,6 +414,7 @@ fn cut_place<'a>(
         .min_by_key(rank);
     let is_known = here.is_some_and(|node| !node.is_library());
     let after = cycle.nodes.iter().position(|&node| node == from);
+    let after = after.filter(|at| cycle.nodes[(at + 1) % cycle.nodes.len()] == to);
     let next = after
         .filter(|_| here.is_some() && !is_known)
         .and_then(|start| {

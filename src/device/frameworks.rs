@@ -508,10 +508,11 @@ impl Frameworks {
             StorageWatch::Torch(storage) => return storage.is_gone(py) == Some(true),
             StorageWatch::All(all) => {
                 // Each is looked at: what a finalizer saved of one is seen only now.
-                let gone = all
-                    .iter_mut()
-                    .map(|it| self.is_gone_after_finalizers(py, pointer, it));
-                return gone.fold(true, |all, one| all && one);
+                let mut are_gone = true;
+                for one in all {
+                    are_gone &= self.is_gone_after_finalizers(py, pointer, one);
+                }
+                return are_gone;
             }
             StorageWatch::Blind => return false,
         };

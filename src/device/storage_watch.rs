@@ -95,11 +95,15 @@ impl StorageWatch {
 
 /// `None` if there is no telling of one, and the others are gone.
 fn all_gone(each: impl Iterator<Item = Option<bool>>) -> Option<bool> {
-    each.fold(Some(true), |all, one| match (all, one) {
-        (Some(false), _) | (_, Some(false)) => Some(false),
-        (None, _) | (_, None) => None,
-        _ => Some(true),
-    })
+    let mut is_known = true;
+    for one in each {
+        match one {
+            Some(true) => {}
+            Some(false) => return Some(false),
+            None => is_known = false,
+        }
+    }
+    is_known.then_some(true)
 }
 
 impl Lent {

@@ -102,7 +102,8 @@ pub fn or_proxy(case: &Case<'_>, step: &CycleStep<'_>) -> String {
     let is_programs = step.object.description.place.is_some() && !step.object.is_library();
     let weakly = case.weakly(step.edge).filter(|_| is_programs);
     weakly.map_or_else(String::new, |(slots, kept)| {
-        format!("; or pass a `weakref.proxy` of the object{slots}{kept}")
+        let proxy = "; or pass a `weakref.proxy` of the object, unless the function hashes it or asks for its type";
+        format!("{proxy}{slots}{kept}")
     })
 }
 

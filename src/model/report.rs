@@ -316,11 +316,16 @@ impl Leak {
         self.library.is_some() || self.known.is_some()
     }
 
-    /// True if the objects of the cycle whose code is known are libraries', but whose code made the cycle is not known.
+    /// True if the objects of the cycle whose code is known are libraries', but whose code made the cycle is not known: no
+    /// line of the program is shown.
     pub fn is_of_unknown_code(&self) -> bool {
         let mut located = self.cycle.iter().filter_map(|step| step.location.as_ref());
         let all_of_libraries = located.clone().all(|at| is_library_file(&at.file));
-        let is_unknown = self.made_by.is_none() && !self.is_library();
+        let is_shown = self
+            .source
+            .as_ref()
+            .is_some_and(|it| !is_library_file(&it.file));
+        let is_unknown = self.made_by.is_none() && !self.is_library() && !is_shown;
         is_unknown && located.next().is_some() && all_of_libraries
     }
 }

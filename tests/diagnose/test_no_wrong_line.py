@@ -244,3 +244,48 @@ def go():
         modules,
     )
     assert "another Model" not in text, text
+
+
+LAYER = """
+import torch
+
+class Lin(torch.nn.Linear):
+    pass
+
+def go():
+    layer = {kind}(30, 30)
+    {first}
+    {second}
+"""
+UNKNOWN = "the code that made it could not be determined"
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("first", "second", "is_shown"),
+    [
+        ("layer.raw = layer.forward", "", True),
+        ("setattr(layer, 'raw', layer.forward)", "", True),
+        ("layer.raw = layer.forward", "torch.nn.Identity().raw = array()", False),
+        ("call = layer.forward", "layer.raw = call", False),
+        ("other = layer", "layer.raw = other.forward", False),
+    ],
+)
+def test_the_line_that_stores_a_librarys_method_on_its_object_is_shown(
+    first: str, second: str, is_shown: bool, modules: Modules
+) -> None:
+    text = LAYER.format(kind="torch.nn.Linear", first=first, second=second)
+    leak, told = leak_of(text, modules)
+    assert (leak.source is not None) == is_shown
+    assert (UNKNOWN in told) == (not is_shown)
+    if leak.source is not None:
+        shown = leak.source.lines[leak.source.marked - leak.source.line]
+        assert shown.strip() == first
+
+
+@needs_torch
+def test_where_a_line_is_shown_its_code_is_not_called_unknown(modules: Modules) -> None:
+    text = LAYER.format(kind="Lin", first="layer.raw = layer.forward", second="")
+    leak, told = leak_of(text, modules)
+    assert leak.source is not None
+    assert UNKNOWN not in told

@@ -21,6 +21,7 @@ mod item;
 mod limiting;
 mod lookup;
 mod mention;
+mod own_method;
 mod owner;
 mod part;
 mod partial;
@@ -51,8 +52,9 @@ use self::edit::{line_edits, unified};
 use self::files::{read, words};
 pub use self::limiting::{Beside, Limit, limiting};
 use self::lookup::keep_to_the_method;
+use self::own_method::file_of_its_only_store;
 use self::partial::made_partial;
-use self::place::{Made, made, put};
+use self::place::{Made, made, only_store, put};
 use self::project::others_allow;
 use self::reference::{Reference, show_around, shown};
 use self::sources::Source;
@@ -138,18 +140,7 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
         it.proven && it.is_like(&cut) && is_same_code
     });
     let mut files = Vec::new();
-    let kept_as = leak.origin.kept_as.as_deref().unwrap_or_default();
-    let found = match (cut.edge.strip_prefix('.'), kept_as.strip_prefix('.')) {
-        (Some(attribute), _) if !speaks_of_another(leak, attribute, sources) => {
-            let item = item_of(leak, cut.target);
-            made(&leak.origin, attribute, to, item, sources, &mut files)
-        }
-        (None, Some(attribute)) if is_item(&cut.edge) => {
-            put(&leak.origin, attribute, to, sources, &mut files)
-        }
-        _ => Made::Unknown,
-    };
-    match found {
+    match where_made(leak, &cut, to, sources, &mut files) {
         Made::Line(source, stored) => {
             let Source {
                 file,
@@ -188,6 +179,37 @@ fn show(leak: &mut Leak, sources: &mut Sources) {
                 show_variable(leak, &cut, is_only_cut, sources);
             }
         }
+    }
+}
+
+/// Where the program made the reference that is cut, to this object.
+fn where_made<'s>(
+    leak: &Leak,
+    cut: &Cut,
+    to: &Object,
+    sources: &'s mut Sources,
+    files: &'s mut Vec<String>,
+) -> Made<'s> {
+    let kept_as = leak.origin.kept_as.as_deref().unwrap_or_default();
+    match (cut.edge.strip_prefix('.'), kept_as.strip_prefix('.')) {
+        (Some(attribute), _) if !speaks_of_another(leak, attribute, sources) => {
+            let item = item_of(leak, cut.target);
+            let is_librarys = !sources.has_one_of(&leak.origin.files);
+            let file = is_librarys
+                .then(|| file_of_its_only_store(attribute, to, sources))
+                .flatten();
+            match file {
+                Some(file) => {
+                    files.push(file);
+                    only_store(attribute, &sources.of(files))
+                }
+                None => made(&leak.origin, attribute, to, item, sources, files),
+            }
+        }
+        (None, Some(attribute)) if is_item(&cut.edge) => {
+            put(&leak.origin, attribute, to, sources, files)
+        }
+        _ => Made::Unknown,
     }
 }
 

@@ -7,7 +7,7 @@ use super::escaping::escapes;
 use super::family::class_source;
 use super::field::declared;
 use super::sources::{Source, Sources};
-use super::stores::{Store, is_constant};
+use super::stores::{Store, is_constant, stores};
 use super::syntax::{Syntax, lines};
 use super::written::{Fit, Match, Stored, is_decorated};
 use crate::capture::{ClassSource, ReferenceName, is_library_file};
@@ -91,6 +91,15 @@ pub fn made<'s>(
         Some(one) if one.is_near && is_said(one, object) => Made::Line(one.source, one.store.node),
         Some(_) => Made::Unknown,
     }
+}
+
+/// The statement that stores something in the attribute, if one of some files does.
+pub fn only_store<'s>(attribute: &str, sources: &[Source<'s>]) -> Made<'s> {
+    let mut found = sources.iter().flat_map(|&source| {
+        let stores = stores(source.syntax, attribute).into_iter();
+        stores.map(move |store| Made::Line(source, store.node))
+    });
+    found.next().unwrap_or(Made::Unknown)
 }
 
 /// Where the program put the object into a container that an attribute has.

@@ -105,12 +105,16 @@ impl Sources {
     /// that is not all that may be: if none of the known ones is of the program, if that has code in no file, if one cannot
     /// be read as it was, or if there are too many.
     pub fn load_having(&mut self, word: &str, known: &[String]) -> Option<Vec<String>> {
-        let is_known = self.files.iter().any(|file| known.contains(file));
-        let files = match is_known && !self.is_typed_in {
+        let files = match self.has_one_of(known) && !self.is_typed_in {
             true => self.imports()?.around(known, word),
             false => return None,
         };
         self.load_few(files)
+    }
+
+    /// True if a file of the program is among some.
+    pub fn has_one_of(&self, files: &[String]) -> bool {
+        self.files.iter().any(|file| files.contains(file))
     }
 
     /// Reads all files of the program that have some words, and names them; `None` if one cannot be read as it was, or if
