@@ -30,12 +30,15 @@ def many() -> cyclescope.CycleReport:
 
 
 def reload_until(opened: Opened, kept: re.Pattern[str], link: Locator) -> None:
-    """Reloads until a link is as it was: the browser may store what a page keeps a little later."""
-    for _ in range(20):
+    """Reloads until a link is as it was: the browser may store what a page keeps a little later.
+
+    A page that is left at once may take with it what the browser was to store.
+    """
+    for _ in range(30):
+        opened.page.wait_for_timeout(500)
         opened.page.reload()
         if kept.match(link.get_attribute("href") or ""):
             return
-        opened.page.wait_for_timeout(200)
     expect(link).to_have_attribute("href", kept)
 
 
