@@ -13,6 +13,8 @@ const MAX_CARRIERS: usize = 64;
 /// The graph of what is carried has functions of so many intervals between samples at least. That of a tensor which was
 /// made in one step, and is kept, has those of one; and of two if it was computed from what was made long ago.
 const INTERVALS: usize = 3;
+/// What the name of an owner has that leads through a graph.
+const GRAPH: &str = ".grad_fn";
 /// So many other tensors with such a graph are named.
 const NAMED_TOO: usize = 2;
 
@@ -106,7 +108,7 @@ impl Look<'_, '_> {
         let mut held: Vec<Carrier> = held.map(|(carrier, _)| carrier).collect();
         held.sort_by_key(|it| {
             let size = Reverse(it.behind.len());
-            let is_gradient = it.of.map(|leaf| self.name_of_leaf(leaf).contains(' '));
+            let is_gradient = it.of.map(|leaf| !self.owner(leaf).contains(GRAPH));
             Reverse((
                 is_gradient,
                 it.may_be_state,
@@ -122,7 +124,7 @@ impl Look<'_, '_> {
     fn name_of_leaf(&self, leaf: u32) -> String {
         let owner = self.owner(leaf);
         match self.live.object(leaf) {
-            Some(tensor) if owner.contains(".grad_fn") => self.inspector.type_name(&tensor),
+            Some(tensor) if owner.contains(GRAPH) => self.inspector.type_name(&tensor),
             _ => owner,
         }
     }

@@ -12,7 +12,7 @@ use super::Inspector;
 use super::assemble::Described;
 use super::behind::Search;
 use super::busy::busy;
-use super::found::{Behind, Detail, Found, Held, Occurrence, merge_overlapping, say_shared};
+use super::found::{Behind, Detail, Found, Held, Occurrence, say_shared};
 use super::leaks::{Leaking, Leaks, Shaped, add_alike, are_distinct};
 use super::room::{MANY, ROOM_FOR_BUFFER, ask_for_room};
 use crate::capture::{
@@ -441,7 +441,7 @@ impl Inspector {
             let by = Some(kept.by);
             self.add_holder(looked, &mut storages, &kept.tensor, &[kept.buffer], by);
         }
-        let mut held = merge_overlapping(storages.held);
+        let mut held = storages.held;
         held.sort_by_key(|held| std::cmp::Reverse(held.buffer.bytes));
         let objects = components.iter().filter_map(|&i| group.components.get(i));
         let addresses: Vec<usize> = objects

@@ -51,34 +51,28 @@ pub(crate) struct Held {
     pub is_placed: bool,
 }
 
-/// Makes one buffer of those that have memory in common, as an array and tensors on parts of it. It is gone when all
-/// are, and as large as the memory of all.
-pub(crate) fn merge_overlapping(mut held: Vec<Held>) -> Vec<Held> {
+/// Makes one buffer of those that have memory in common, as an array and tensors on parts of it: as large as the memory
+/// of all. The largest come first.
+fn merge_overlapping(held: &mut Vec<Held>) {
     held.sort_by(|one, other| {
         let key = |it: &Held| (it.buffer.pointer, Reverse(it.buffer.bytes));
         let devices = one.buffer.device.cmp(&other.buffer.device);
         devices.then_with(|| key(one).cmp(&key(other)))
     });
     let end = |it: &Held| it.buffer.pointer.saturating_add(it.buffer.bytes);
-    let mut merged: Vec<Held> = Vec::with_capacity(held.len());
-    for next in held {
-        match merged.last_mut() {
-            Some(last)
-                if last.is_placed
-                    && next.is_placed
-                    && last.buffer.device == next.buffer.device
-                    && next.buffer.pointer < end(last) =>
-            {
-                last.buffer.bytes = end(last).max(end(&next)) - last.buffer.pointer;
-                last.buffer.holders += next.buffer.holders;
-                last.buffer.has_grad_fn |= next.buffer.has_grad_fn;
-                let own = std::mem::replace(&mut last.watch, StorageWatch::Blind);
-                last.watch = own.and(next.watch);
-            }
-            _ => merged.push(next),
+    held.dedup_by(|next, last| {
+        let overlaps = last.is_placed
+            && next.is_placed
+            && last.buffer.device == next.buffer.device
+            && next.buffer.pointer < end(last);
+        if overlaps {
+            last.buffer.bytes = end(last).max(end(next)) - last.buffer.pointer;
+            last.buffer.holders += next.buffer.holders;
+            last.buffer.has_grad_fn |= next.buffer.has_grad_fn;
         }
-    }
-    merged
+        overlaps
+    });
+    held.sort_by_key(|held| Reverse(held.buffer.bytes));
 }
 
 impl Found {
@@ -367,6 +361,7 @@ pub(crate) fn confirm_gone(py: Python<'_>, found: &mut Vec<Found>, fate: Fate<'_
                 let watch = std::mem::replace(&mut held.watch, StorageWatch::Blind);
                 held.went_early || watch.into_gone(py, &is_alive, &is_tracked) == Some(true)
             });
+            merge_overlapping(&mut occurrence.buffers);
         }
         entry
             .occurrences
@@ -382,6 +377,7 @@ pub(crate) fn forget_behind(found: &mut [Found]) {
         occurrence
             .buffers
             .retain(|held| held.buffer.kept_by.is_none());
+        merge_overlapping(&mut occurrence.buffers);
     }
     say_shared(found);
 }

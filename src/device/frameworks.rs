@@ -506,14 +506,6 @@ impl Frameworks {
                 return lent.is_gone(py, &|_| Some(false), &|_| Some(true)) == Some(true);
             }
             StorageWatch::Torch(storage) => return storage.is_gone(py) == Some(true),
-            StorageWatch::All(all) => {
-                // Each is looked at: what a finalizer saved of one is seen only now.
-                let mut are_gone = true;
-                for one in all {
-                    are_gone &= self.is_gone_after_finalizers(py, pointer, one);
-                }
-                return are_gone;
-            }
             StorageWatch::Blind => return false,
         };
         let mut again = StorageWatch::Blind;

@@ -12,8 +12,6 @@ pub enum StorageWatch {
     /// PyTorch's own weak handle of a storage.
     Torch(WeakStorage),
     Lent(Lent),
-    /// Several that are gone when each is.
-    All(Vec<StorageWatch>),
     /// The framework offers nothing.
     Blind,
 }
@@ -58,17 +56,6 @@ impl StorageWatch {
         }
     }
 
-    /// A watch on what is gone when this is and another.
-    pub fn and(self, other: Self) -> Self {
-        match self {
-            Self::All(mut all) => {
-                all.push(other);
-                Self::All(all)
-            }
-            one => Self::All(vec![one, other]),
-        }
-    }
-
     /// Whether the memory is gone; `None` if there is no telling.
     ///
     /// Of an object to which weak references were cleared, `is_alive` says by its address whether the collector
@@ -82,28 +69,9 @@ impl StorageWatch {
         match self {
             Self::Torch(storage) => storage.is_gone(py),
             Self::Lent(lent) => lent.is_gone(py, is_alive, is_tracked),
-            Self::All(all) => {
-                let each = all
-                    .into_iter()
-                    .map(|it| it.into_gone(py, is_alive, is_tracked));
-                all_gone(each)
-            }
             Self::Blind => None,
         }
     }
-}
-
-/// `None` if there is no telling of one, and the others are gone.
-fn all_gone(each: impl Iterator<Item = Option<bool>>) -> Option<bool> {
-    let mut is_known = true;
-    for one in each {
-        match one {
-            Some(true) => {}
-            Some(false) => return Some(false),
-            None => is_known = false,
-        }
-    }
-    is_known.then_some(true)
 }
 
 impl Lent {
