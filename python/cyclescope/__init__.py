@@ -7,6 +7,7 @@ reference to remove, and where to find the HTML page with the details.
 PYTEST_DONT_REWRITE
 """
 
+# The docstring ends with pytest's marker: `run -m pytest` imports this before it can be rewritten.
 import _thread
 import os
 import sys

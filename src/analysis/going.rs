@@ -48,7 +48,7 @@ impl Inspector {
             })
             .collect();
         let storages_on = |whole: &[DeviceBuffer]| match whole {
-            [whole] if !lent.is_empty() => {
+            [whole] => {
                 let on_it = lent.iter().filter(|(_, part)| whole.contains(part));
                 let on_it: FxHashSet<u64> = on_it.map(|(identity, _)| *identity).collect();
                 on_it.len() as i64

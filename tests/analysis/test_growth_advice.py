@@ -313,7 +313,7 @@ def test_what_one_iterator_is_behind_another_is_told_as_that() -> None:
             monitor.step()
     told = of_tensors(monitor)
     del behind
-    assert "further and further behind the other one" in told.summary
+    assert "further and further behind another" in told.summary
     assert "clear it" not in told.advice
 
 

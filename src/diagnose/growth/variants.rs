@@ -181,7 +181,7 @@ pub const TASKS_WAIT: GrowthPattern = GrowthPattern {
 
 /// As [`CONTAINER_GROWS`], of what an exit stack is to call.
 pub const EXIT_CALLBACKS_ACCUMULATE: GrowthPattern = GrowthPattern {
-    what: "{owner}, what an exit stack is to call, accumulates, and what this keeps",
+    what: "{owner} accumulates what an exit stack is to call, and what this keeps",
     advice: "An exit stack keeps what was entered and registered until it is closed. Make one for each step (`with \
              contextlib.ExitStack() as stack:`), or close it sooner.",
     ..CONTAINER_GROWS
@@ -189,9 +189,9 @@ pub const EXIT_CALLBACKS_ACCUMULATE: GrowthPattern = GrowthPattern {
 
 /// As [`CONTAINER_GROWS`], of what one iterator of `itertools.tee` has taken and another has not.
 pub const TEE_GROWS: GrowthPattern = GrowthPattern {
-    what: "{owner}, an iterator of `itertools.tee`, is further and further behind the other one",
-    advice: "It keeps what the other one has taken. Take from both at the same rate, or delete the one that is no \
-             longer needed.",
+    what: "{owner}, an iterator of `itertools.tee`, is further and further behind another",
+    advice: "It keeps what another has taken and it has not. Take from all at the same rate, or delete those that are \
+             no longer needed.",
     ..CONTAINER_GROWS
 };
 
@@ -205,8 +205,8 @@ pub const BUFFERS_ACCUMULATE: GrowthPattern = GrowthPattern {
 
 /// As [`STATE_NOT_DETACHED`], of a gradient that is added to and never cleared.
 pub const GRADIENT_WITH_GRAPH: GrowthPattern = GrowthPattern {
-    advice: "After `backward(create_graph=True)`, a gradient has a graph of its own, and the next `backward()` that adds \
-             to it makes that longer. Set `.grad` to None in each step (`optimizer.zero_grad()`), or use \
+    advice: "After `backward(create_graph=True)`, a gradient has a graph of its own, and the next such call, which adds \
+             to it, makes that longer. Set `.grad` to None in each step (`optimizer.zero_grad()`), or use \
              `torch.autograd.grad(loss, parameters, create_graph=True)`, which does not add to `.grad`.",
     ..STATE_NOT_DETACHED
 };
