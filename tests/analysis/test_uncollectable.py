@@ -196,6 +196,7 @@ def test_many_of_them_are_one_growth() -> None:
     assert found.owner == f"{UNCOLLECTABLE[a_lambda]}{line_of(a_lambda)})", found.owner
     page = monitor.to_html()
     assert "Cycles of function a_lambda" in page
+    assert "<h2>Cycles that contain <code>" in page
     assert "no garbage collection frees them" in page
     assert "still refers to them" not in page
     assert 1.9 * 90_000 * 4 < found.bytes_per_step < 2.1 * 90_000 * 4

@@ -14,7 +14,7 @@ use crate::render::growth_sentences::{
 };
 use crate::render::html::live::chart::{Curve, Layer, Measure, curves, stacked};
 use crate::render::html::live::{Page, facts, section};
-use crate::render::html::parts::{entry, own_code, with_code};
+use crate::render::html::parts::{self, entry, own_code, with_code};
 use crate::render::live_sentences::sentence;
 use crate::render::resident::advice_on_resident;
 
@@ -232,7 +232,11 @@ fn group(grown: &Grown, report: &GrowthReport) -> Markup {
     let owner = growth.owner.strip_suffix(CACHED).unwrap_or(&growth.owner);
     let rest = growth.summary.strip_prefix(owner);
     let rest = rest.filter(|rest| !rest.is_empty() && short != growth.owner);
-    let heading = rest.map_or_else(|| growth.summary.clone(), |rest| short + rest);
+    let heading = match rest {
+        Some(rest) => short + rest,
+        None if growth.summary.starts_with(owner) => growth.summary.clone(),
+        None => parts::sentence(&growth.summary),
+    };
     html! {
         section.leak {
             h2 { (with_code(&name(&heading, 600))) }
