@@ -163,16 +163,16 @@ impl Inspector {
         let alike = leaks.alike.get(&group.fingerprint);
         let is_often = is_full || alike.is_some_and(|it| it.described >= DESCRIBED_ALIKE);
         // There is nothing to compare with if no group was described.
-        let shape = (leaks.described > 0).then(|| self.shape_of(looked.snapshot, group));
+        let is_first =
+            leaks.described == 0 && self.met.try_borrow().is_ok_and(|met| met.is_empty());
+        let shape = (!is_first).then(|| self.shape_of(looked.snapshot, group));
         let shape = shape.flatten();
-        let same = shape.and_then(|shape| leaks.shaped.get(&shape));
-        if let Some(same) = same.filter(|same| same.is_known || is_often) {
-            let same = same.leaks.iter();
-            return Some(
-                same.map(|(leak, components)| (*leak, components.clone(), Vec::new()))
-                    .collect(),
-            );
+        if let Some(same) =
+            shape.and_then(|shape| self.same_as(leaks, shape, is_often, &looked.detail))
+        {
+            return Some(same);
         }
+        let alike = leaks.alike.get(&group.fingerprint);
         let like = alike.filter(|it| it.leaks.len() == 1 || are_distinct(&prints));
         if let Some(like) = like.filter(|_| is_full || is_often && shape.is_none()) {
             let within = |like: &Vec<u64>| {
@@ -216,6 +216,11 @@ impl Inspector {
                     .map(|(leak, components, _)| (*leak, components.clone()))
                     .collect(),
             };
+            if shaped.is_known
+                && let Ok(mut met) = self.met.try_borrow_mut()
+            {
+                leaks.remember(&mut met, shape, &shaped);
+            }
             leaks.shaped.insert(shape, shaped);
         }
         let alike = leaks.alike.entry(group.fingerprint).or_default();
@@ -224,6 +229,26 @@ impl Inspector {
             alike.leaks = like;
         }
         Some(leaking)
+    }
+
+    /// What a group of this shape leaks, if one was described, as [`Inspector::leaks_of`] says it.
+    fn same_as(
+        &self,
+        leaks: &mut Leaks,
+        shape: u64,
+        is_often: bool,
+        detail: &Detail<'_>,
+    ) -> Option<Vec<Leaking>> {
+        let same = match leaks.shaped.contains_key(&shape) {
+            true => leaks.shaped.get(&shape),
+            false => {
+                let met = self.met.try_borrow().ok()?;
+                leaks.add_met(&met, shape, detail.is_known)
+            }
+        };
+        let same = same.filter(|same| same.is_known || is_often)?.leaks.iter();
+        let same = same.map(|(leak, components)| (*leak, components.clone(), Vec::new()));
+        Some(same.collect())
     }
 
     /// As [`shape_of`].

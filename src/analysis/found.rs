@@ -23,6 +23,8 @@ pub(crate) struct Found {
     pub freed: Option<u64>,
     /// As [`Leak::shared`].
     pub shared: Vec<Shared>,
+    /// It is only to be counted: it was not described again.
+    pub is_counted_only: bool,
     pub occurrences: Vec<Occurrence>,
 }
 

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::found::{Behind, Detail, Found};
+use super::leaks::Met;
 use super::process::{cells, framework_versions, importing, process, process_group, program, rank};
 use super::room::{FEW, ROOM_FOR_OBJECT, ask_for_room};
 use crate::capture::{Classes, class_name, globals_used, remember_script};
@@ -82,6 +83,7 @@ pub struct Inspector {
     pub(super) frameworks: RefCell<Frameworks>,
     pub(super) classes: Cell<Classes>,
     pub(super) diagnoses: Cell<Diagnoses>,
+    pub(super) met: RefCell<Met>,
     pub(super) gc: GcModule,
     /// `None` if it cannot be asked which there are.
     pub(super) weak_references: Option<WeakReferences>,
@@ -110,6 +112,7 @@ impl Inspector {
             marks: Cell::default(),
             classes: Cell::default(),
             diagnoses: Cell::default(),
+            met: RefCell::default(),
             gc: GcModule::new(py)?,
             weak_references: WeakReferences::new(py),
             current_frames: CurrentFrames::new(py)?,
@@ -344,6 +347,13 @@ impl Inspector {
         let mut classes = self.classes.take();
         classes.forget();
         self.classes.set(classes);
+        self.forget_met();
+    }
+
+    fn forget_met(&self) {
+        if let Ok(mut met) = self.met.try_borrow_mut() {
+            met.forget();
+        }
     }
 
     /// Whether there is memory for an examination of so many objects.
@@ -372,6 +382,7 @@ impl Inspector {
             && let Ok(mut table) = self.table.try_borrow_mut()
         {
             table.clear();
+            self.forget_met();
         }
     }
 

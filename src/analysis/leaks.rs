@@ -30,6 +30,24 @@ pub(super) struct Shaped {
     pub leaks: Vec<(usize, Vec<usize>)>,
 }
 
+/// What groups leaked that earlier collections met, by their shape.
+#[derive(Default)]
+pub struct Met(FxHashMap<u64, Vec<(Described, Vec<usize>)>>);
+
+/// So many shapes are remembered; then it starts afresh.
+const MOST_MET: usize = 64;
+
+impl Met {
+    /// Forgets them: the addresses that shapes are made from may stand for something else now.
+    pub fn forget(&mut self) {
+        self.0.clear();
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// What groups of one fingerprint leak.
 #[derive(Default)]
 pub(super) struct Alike {
@@ -65,6 +83,10 @@ pub(super) fn are_distinct(prints: &[u64]) -> bool {
 impl Leaks {
     /// Adds a leak, unless it is there already; says which it is.
     pub fn add(&mut self, leak: Described) -> usize {
+        self.add_as(leak, false)
+    }
+
+    fn add_as(&mut self, leak: Described, is_counted_only: bool) -> usize {
         let signature = &leak.diagnosis.signature;
         if let Some(&index) = self.by_signature.get(signature) {
             return index;
@@ -75,8 +97,44 @@ impl Leaks {
             leak,
             freed: None,
             shared: Vec::new(),
+            is_counted_only,
             occurrences: Vec::new(),
         });
         index
+    }
+
+    /// Adds what a group of this shape leaks, if it was met earlier and all of it is only to be counted.
+    pub fn add_met(
+        &mut self,
+        met: &Met,
+        shape: u64,
+        is_known: &dyn Fn(&str) -> bool,
+    ) -> Option<&Shaped> {
+        let met = met.0.get(&shape)?;
+        if !met
+            .iter()
+            .all(|(leak, _)| is_known(&leak.diagnosis.signature))
+        {
+            return None;
+        }
+        let leaks = met.iter();
+        let leaks =
+            leaks.map(|(leak, components)| (self.add_as(leak.clone(), true), components.clone()));
+        let shaped = Shaped {
+            is_known: true,
+            leaks: leaks.collect(),
+        };
+        Some(self.shaped.entry(shape).insert_entry(shaped).into_mut())
+    }
+
+    /// Remembers what a group of this shape leaks.
+    pub fn remember(&self, met: &mut Met, shape: u64, shaped: &Shaped) {
+        if met.0.len() >= MOST_MET {
+            met.forget();
+        }
+        let leaks = shaped.leaks.iter();
+        let leaks =
+            leaks.map(|(leak, components)| (self.found[*leak].leak.clone(), components.clone()));
+        met.0.insert(shape, leaks.collect());
     }
 }

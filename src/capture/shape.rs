@@ -5,22 +5,25 @@ use std::hash::{BuildHasher, Hash, Hasher};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use rustc_hash::FxBuildHasher;
+use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use super::Snapshot;
+use super::places::function_code;
 use crate::cpython::fields::visited;
 use crate::cpython::instances::instance_dict;
-use crate::cpython::{Builtins, Form, Layouts, ObjectKind};
+use crate::cpython::{Builtins, Descriptor, Form, Layouts, ObjectKind, int_value, text_of};
 
 /// Groups of more objects have no shape, and lists with more items.
-const FEW: usize = 32;
+const FEW: usize = 256;
+/// Of so many, the place of one is found by going through all.
+const GONE_THROUGH: usize = 16;
 
 /// A hash of some objects' types, code, and references among each other, each reference with what it takes its name
 /// from: the place of an attribute or an item, or the key. So the references of two groups with equal shapes
 /// have equal names. `None` where that cannot be told so quickly.
 ///
-/// Addresses stand for types, code, keys, and what functions and methods refer to outside of the group, so shapes compare only
-/// while all of these are alive.
+/// Addresses stand for types, and for what functions and methods refer to outside of the group. As memory is used again,
+/// shapes compare while no class has died; code is also told by its name and its line, and a name by its text.
 ///
 /// # Safety
 /// The caller is attached to the interpreter, and the objects with these numbers are alive.
@@ -37,15 +40,24 @@ pub unsafe fn shape_of(
         .iter()
         .map(|&object| snapshot.objects[object as usize].address)
         .collect();
+    let by_address = match addresses.len() {
+        ..=GONE_THROUGH => FxHashMap::default(),
+        _ => addresses
+            .iter()
+            .enumerate()
+            .map(|(at, &it)| (it, at))
+            .collect(),
+    };
     let mut shape = Shape {
         builtins,
         layouts,
         addresses: &addresses,
+        by_address,
         hasher: FxBuildHasher.build_hasher(),
     };
     for (&object, &address) in objects.iter().zip(&addresses) {
         let facts = &snapshot.objects[object as usize];
-        (facts.type_address, facts.salt).hash(&mut shape.hasher);
+        facts.type_address.hash(&mut shape.hasher);
         if facts.verdict == 0 {
             // SAFETY: by this function's contract.
             unsafe { shape.add(address as *mut ffi::PyObject, facts.kind)? };
@@ -68,6 +80,8 @@ struct Shape<'a, H> {
     layouts: &'a Layouts,
     /// Of all objects of the group.
     addresses: &'a [usize],
+    /// Where each of them is, if they are many.
+    by_address: FxHashMap<usize, usize>,
     hasher: H,
 }
 
@@ -113,7 +127,7 @@ impl<H: Hasher> Shape<'_, H> {
                             None if is_tuple_or_dict(referent) => {
                                 (ffi::Py_TYPE(referent) as usize).hash(&mut self.hasher);
                             }
-                            None => (referent as usize).hash(&mut self.hasher),
+                            None => self.add_outside(referent, kind)?,
                         }
                     }
                 }
@@ -155,7 +169,38 @@ impl<H: Hasher> Shape<'_, H> {
                 if ffi::PyUnicode_CheckExact(key) == 0 {
                     return None;
                 }
-                (key as usize, self.place(value)).hash(&mut self.hasher);
+                // Of a string, and known since it became a key.
+                (ffi::PyObject_Hash(key), self.place(value)).hash(&mut self.hasher);
+            }
+        }
+        Some(())
+    }
+
+    /// Adds what a function or a method refers to outside of the group: of a method only the function, as of another
+    /// callable it takes longer to tell whether it is the same.
+    ///
+    /// # Safety
+    /// As for [`shape_of`].
+    unsafe fn add_outside(&mut self, object: *mut ffi::PyObject, of: ObjectKind) -> Option<()> {
+        (object as usize).hash(&mut self.hasher);
+        // SAFETY: by this function's contract.
+        unsafe {
+            let kind = self.builtins.kind(ffi::Py_TYPE(object));
+            let object = Bound::from_borrowed_ptr(Python::assume_attached(), object);
+            let code = match kind {
+                ObjectKind::Code => Some(object),
+                ObjectKind::Function => function_code(self.builtins, &object),
+                _ if of == ObjectKind::Method => return None,
+                _ => {
+                    text_of(&object).hash(&mut self.hasher);
+                    None
+                }
+            };
+            if let Some(code) = code {
+                let part = |part: &Descriptor| part.get(&code);
+                let name = part(&self.builtins.code_name).and_then(|name| text_of(&name));
+                let line = part(&self.builtins.code_first_line).and_then(|line| int_value(&line));
+                (name, line).hash(&mut self.hasher);
             }
         }
         Some(())
@@ -163,8 +208,10 @@ impl<H: Hasher> Shape<'_, H> {
 
     /// Which object of the group it is, if it is one.
     fn place(&self, object: *mut ffi::PyObject) -> Option<usize> {
-        self.addresses
-            .iter()
-            .position(|&address| address == object as usize)
+        let wanted = object as usize;
+        match self.by_address.is_empty() {
+            true => self.addresses.iter().position(|&it| it == wanted),
+            false => self.by_address.get(&wanted).copied(),
+        }
     }
 }

@@ -13,19 +13,51 @@ const SIZE: usize = 8 << 20;
 /// Of this much that is left, a look that has not asked takes less.
 const ENOUGH: usize = SIZE / 2;
 
+/// So many times something is put aside: a piece that stays, as that of a table that has grown, keeps the pieces given out
+/// after it from being given out anew.
+const TIMES: usize = 8;
+
 /// The system's allocator, with something put aside that nothing but this module can take. For the extension module alone:
 /// a program that uses the crate chooses its own.
-struct Reserve;
+struct Reserve {
+    /// Put aside in this order.
+    spares: [Spare; TIMES],
+}
 
 #[global_allocator]
-static RESERVE: Reserve = Reserve;
-
-static SPARE: Spare = Spare::new();
+static RESERVE: Reserve = Reserve::new();
 
 /// Puts memory aside, unless that has been done; false if there is none, or much of it is in use. To be called before memory
 /// is taken in the middle of a collection.
 pub fn put_aside() -> bool {
-    SPARE.is_there() || SPARE.put_aside()
+    RESERVE.put_aside()
+}
+
+impl Reserve {
+    const fn new() -> Self {
+        Self {
+            spares: [const { Spare::new() }; TIMES],
+        }
+    }
+
+    fn put_aside(&self) -> bool {
+        self.spares.iter().any(Spare::is_there) || self.spares.iter().any(Spare::put_aside)
+    }
+
+    fn in_use(&self) -> impl Iterator<Item = &Spare> {
+        self.spares.iter().take_while(|it| !it.base().is_null())
+    }
+
+    /// A piece of what is put aside; null if there is not as much left.
+    fn take(&self, layout: Layout) -> *mut u8 {
+        let mut pieces = self.in_use().map(|it| it.take(layout));
+        pieces.find(|it| !it.is_null()).unwrap_or(ptr::null_mut())
+    }
+
+    /// Where a piece was taken of.
+    fn origin(&self, memory: *mut u8) -> Option<&Spare> {
+        self.in_use().find(|it| it.has(memory))
+    }
 }
 
 /// A piece of memory that is given out from its beginning on, and anew once all of it has come back.
@@ -44,13 +76,18 @@ impl Spare {
         }
     }
 
+    /// Null until it is put aside.
+    fn base(&self) -> *mut u8 {
+        self.base.load(Ordering::Acquire)
+    }
+
     fn is_there(&self) -> bool {
         let (_, used) = parts(self.state.load(Ordering::Relaxed));
-        !self.base.load(Ordering::Acquire).is_null() && used <= ENOUGH
+        !self.base().is_null() && used <= ENOUGH
     }
 
     fn put_aside(&self) -> bool {
-        if !self.base.load(Ordering::Acquire).is_null() {
+        if !self.base().is_null() {
             return false;
         }
         let Ok(mut map) = MmapMut::map_anon(SIZE) else {
@@ -70,7 +107,7 @@ impl Spare {
 
     /// A piece of it; null if there is not as much left.
     fn take(&self, layout: Layout) -> *mut u8 {
-        let base = self.base.load(Ordering::Acquire);
+        let base = self.base();
         if base.is_null() {
             return base;
         }
@@ -137,7 +174,7 @@ unsafe impl GlobalAlloc for Reserve {
         // SAFETY: by this function's contract.
         let memory = unsafe { System.alloc(layout) };
         match memory.is_null() {
-            true => SPARE.take(layout),
+            true => self.take(layout),
             false => memory,
         }
     }
@@ -148,7 +185,7 @@ unsafe impl GlobalAlloc for Reserve {
         if !memory.is_null() {
             return memory;
         }
-        let memory = SPARE.take(layout);
+        let memory = self.take(layout);
         if !memory.is_null() {
             // SAFETY: it has so many bytes.
             unsafe { memory.write_bytes(0, layout.size()) };
@@ -159,11 +196,11 @@ unsafe impl GlobalAlloc for Reserve {
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller has seen to it that the size is one for this alignment.
         let wanted = unsafe { Layout::from_size_align_unchecked(size, layout.align()) };
-        if SPARE.has(memory) {
+        if let Some(spare) = self.origin(memory) {
             // SAFETY: the size is not 0 by this function's contract; the piece has the bytes of its layout.
             let other = unsafe { copied(memory, layout.size(), wanted, self.alloc(wanted)) };
             if !other.is_null() {
-                SPARE.give_back();
+                spare.give_back();
             }
             return other;
         }
@@ -174,7 +211,7 @@ unsafe impl GlobalAlloc for Reserve {
         }
         // SAFETY: as above; what the system gave it takes back.
         unsafe {
-            let other = copied(memory, layout.size(), wanted, SPARE.take(wanted));
+            let other = copied(memory, layout.size(), wanted, self.take(wanted));
             if !other.is_null() {
                 System.dealloc(memory, layout);
             }
@@ -183,10 +220,10 @@ unsafe impl GlobalAlloc for Reserve {
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        match SPARE.has(memory) {
-            true => SPARE.give_back(),
+        match self.origin(memory) {
+            Some(spare) => spare.give_back(),
             // SAFETY: by this function's contract.
-            false => unsafe { System.dealloc(memory, layout) },
+            None => unsafe { System.dealloc(memory, layout) },
         }
     }
 }
@@ -227,6 +264,23 @@ mod tests {
         spare.give_back();
         assert_eq!(spare.take(layout(16, 16)), first);
         assert_ne!(first, second);
+    }
+
+    #[test]
+    fn a_piece_that_stays_leaves_enough_for_the_next_shortages() {
+        let reserve = Reserve::new();
+        for _ in 1..TIMES {
+            assert!(reserve.put_aside());
+            let stays = reserve.take(layout(16, 16));
+            let many: Vec<_> = (0..9)
+                .map(|_| reserve.take(layout(ENOUGH / 8, 8)))
+                .collect();
+            for piece in many {
+                reserve.origin(piece).expect("a piece of it").give_back();
+            }
+            assert!(reserve.origin(stays).is_some());
+        }
+        assert!(reserve.put_aside());
     }
 
     #[test]

@@ -317,7 +317,8 @@ impl Watcher {
         };
         found.retain(|leak| {
             if !is_known(&watches, leak) {
-                return true;
+                // A watch has begun since: what it was told of later is described.
+                return !leak.is_counted_only;
             }
             let seen = Occurrence {
                 pause_us,

@@ -225,6 +225,112 @@ def test_each_is_counted_as_what_it_is(seed: int) -> None:
             assert found == expected, round_
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_each_is_counted_as_what_it_is_in_collections_of_its_own(seed: int) -> None:
+    dice = random.Random(seed)
+    truth = [signatures(leak) for leak in LEAKS]
+    expected: Counter[str] = Counter()
+
+    def silent(report: cyclescope.CycleReport) -> None: ...
+
+    with cyclescope.Watch(["any"], silent, once_per_leak=True) as watch:
+        for number in dice.choices(range(len(LEAKS)), k=600):
+            LEAKS[number]()
+            gc.collect(dice.randrange(3))
+            expected += truth[number]
+            if not number % 8:
+                assert watch.flush(60)
+        assert watch.flush(60)
+        assert Counter({tally.signature: tally.count for tally in watch.leaks}) == expected
+
+
+def code_made_anew(number: int) -> None:
+    space: dict[str, Any] = {}
+    source = "\n" * number + "def leak(node):\n    node.callback = lambda: node\n"
+    exec(compile(source, "made_anew.py", "exec"), space)
+    space["leak"](Node(array=array()))
+
+
+def method_made_anew(number: int) -> None:
+    space: dict[str, Any] = {}
+    source = "\n" * number + "def leak(node): ...\n"
+    exec(compile(source, "made_anew.py", "exec"), space)
+    free(space["leak"])
+
+
+def name_made_anew(number: int) -> None:
+    renamed("".join(["on_", ["step", "init", "exit", "fail"][number]]))
+
+
+def callable_made_anew(number: int) -> None:
+    node = Node(array=array())
+    functions = [free_step, free_epoch, Node.on_step, Node.on_epoch]
+    vars(node)["callback"] = types.MethodType(partial(functions[number]), node)
+
+
+def key_made_anew(number: int) -> None:
+    key("".join(["one", "two", "six", "ten"][number]))
+
+
+def class_made_anew(number: int) -> None:
+    name = "".join(["Left", "Back", "Rear", "Post"][number])
+    node = type(name, (Node,), {})(array=array())
+    node.me = node
+
+
+MADE_ANEW = [
+    code_made_anew,
+    method_made_anew,
+    name_made_anew,
+    callable_made_anew,
+    key_made_anew,
+    class_made_anew,
+]
+
+
+@pytest.mark.parametrize("leak", MADE_ANEW)
+def test_what_is_made_anew_is_not_taken_for_what_it_was(leak: Callable[[int], None]) -> None:
+    """Memory is used again: what is freed and what is made next may have one address."""
+    truth = [signatures(partial(leak, number)) for number in range(4)]
+    expected: Counter[str] = Counter()
+
+    def silent(report: cyclescope.CycleReport) -> None: ...
+
+    with cyclescope.Watch(["any"], silent, once_per_leak=True) as watch:
+        for number in (0, 0, 0, 1, 2, 3, 1, 1, 2, 2, 0, 3, 3):
+            leak(number)
+            gc.collect()
+            assert watch.flush(60)
+            expected += truth[number]
+        assert Counter({tally.signature: tally.count for tally in watch.leaks}) == expected
+
+
+def test_a_watch_that_begins_later_is_told_of_a_known_leak() -> None:
+    told: list[cyclescope.CycleReport] = []
+
+    def silent(report: cyclescope.CycleReport) -> None: ...
+
+    def leak(length: int) -> None:
+        node = Node(array=numpy.zeros(length))
+        node.me = node  # type: ignore[attr-defined]
+
+    with cyclescope.Watch(["any"], silent, once_per_leak=True) as first:
+        for _ in range(4):
+            leak(1)
+            gc.collect()
+            assert first.flush(60)
+        with cyclescope.Watch(["any"], told.append, once_per_leak=True) as second:
+            leak(9)
+            gc.collect()
+            assert second.flush(60)
+        (tally,) = first.leaks
+    assert (tally.count, tally.bytes) == (5, 8 * (4 * 1 + 9))
+    (report,) = told
+    (found,) = report.leaks
+    assert (found.count, found.bytes_held) == (1, 72)
+    assert "float64[9]" in str(report)
+
+
 def test_two_leaks_that_share_memory_are_counted_with_what_each_holds() -> None:
     """Their cycles look alike in all but the name of an attribute."""
 
