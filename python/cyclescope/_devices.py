@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, cast
 
 from cyclescope import _native
-from cyclescope._imported import imported
+from cyclescope._frameworks import registered
+from cyclescope._imported import imported, imported_torch, modules
 from cyclescope._suggest import nearest
 from cyclescope._system import environment
 
@@ -75,13 +76,49 @@ def default_devices() -> list[str]:
     return ["gpu"] if blindness(["cuda"]) is None else ["any"]
 
 
-def blindness(names: list[str]) -> str | None:
-    """Why nothing can be found: only GPU memory is checked, and there is no GPU. Otherwise None.
+FRAMEWORKS = ("jax", "tensorflow", "torch_xla", "mlx", "cupy", "numba")
+"""Those with accelerators that PyTorch does not know of."""
+HOST = ("any", "cpu", "pinned", "shared")
 
-    CUDA is not initialised, so a driver without a device goes unnoticed.
+
+def blindness(names: list[str], *, has_ended: bool = False) -> str | None:
+    """Why nothing can be found: only memory of accelerators is checked, and there is none.
+
+    Otherwise None, and where that is not known. No device is initialised, so a driver without a
+    device goes unnoticed.
+
+    Args:
+        names: The devices that are checked.
+        has_ended: The program has imported all that it ever will.
     """
-    if any(not name.startswith("cuda") for name in names):
+    reasons = [_why_none(name.partition(":")[0], has_ended) for name in names]
+    return None if None in reasons else next(iter(reasons), None)
+
+
+def _why_none(kind: str, has_ended: bool) -> str | None:
+    """Why there is no memory of a kind; None if there may be some."""
+    if kind == "cuda":
+        return _why_no_cuda()
+    if kind in HOST or kind in registered:
         return None
+    no_cuda = _why_no_cuda()
+    if kind == "gpu" and (no_cuda is None or registered):
+        return None
+    if any(name in modules() for name in FRAMEWORKS):
+        return None
+    if "torch" not in modules():
+        none = "the program imported no framework that uses an accelerator"
+        return (no_cuda if kind == "gpu" else none) if has_ended else None
+    of_torch = imported("torch._C", "_accelerator_getAccelerator")
+    if imported_torch() is None or of_torch is None:
+        return None
+    own = of_torch()
+    if kind == "gpu":
+        return no_cuda if own is None or own.type in ("cpu", "cuda") else None
+    return None if own is not None and own.type == kind else f"this PyTorch has no {kind} support"
+
+
+def _why_no_cuda() -> str | None:
     if getattr(imported("torch", "version"), "hip", None) is not None:
         return None
     if not _native.cuda_driver_present():

@@ -25,7 +25,7 @@ def register_framework(
     is read, are refused. C code behind an attribute must not wait, and must not call into Python.
 
     The values are checked each time. An object has memory only if its address and its number of
-    bytes are both integers other than zero.
+    bytes are both integers of Python's (``int``, not NumPy's) other than zero.
 
     The memory must be freed with the object, or with its owner. If objects share memory, ``owner``
     must lead to the object whose end frees it. The driver confirms CUDA memory.
@@ -52,15 +52,26 @@ def register_framework(
     """
     if not isinstance(type, _class):
         raise TypeError(f"register_framework needs a class, not {type!r}")
-    if isinstance(device, str) and not _is_kind(device):
+    names = {"pointer": pointer, "nbytes": nbytes, "device_index": device_index}
+    names |= {"dtype": dtype, "shape": shape, "owner": owner}
+    if not isinstance(device, str):
+        raise TypeError(f'device is the name of a kind of device, such as "cuda", not {device!r}')
+    for argument, name in names.items():
+        if not isinstance(name, str) and (name is not None or argument in ("pointer", "nbytes")):
+            raise TypeError(f"{argument} is the name of an attribute, not {name!r}")
+    if not _is_kind(device):
         raise ValueError(
             f'device: "{device}" is not a kind of device: use "cuda", "cpu", or a name of your own '
             "in lowercase; device_index names the attribute that has the number"
         )
     _native.register_framework(type, device, pointer, nbytes, device_index, dtype, shape, owner)
+    registered.add(device)
 
 
 _class = type
+
+registered: set[str] = set()
+"""The kinds of devices that registered classes have memory on."""
 
 SEVERAL = ("any", "gpu", "meta")
 """Names that stand for devices of several kinds, or for none."""

@@ -11,12 +11,19 @@ import sys
 from types import ModuleType
 from typing import Any
 
+
+def modules() -> dict[str, Any]:
+    """The imported modules; none if the program has put something else in their place."""
+    found = getattr(sys, "modules", None)
+    return found if isinstance(found, dict) else {}
+
+
 _namespace = vars(ModuleType)["__dict__"].__get__
 
 
 def imported(module: str, name: str) -> Any | None:
     """What an imported module has under a name; None if it is not imported or has nothing there."""
-    found = sys.modules.get(module)
+    found = modules().get(module)
     if found is None or not issubclass(type(found), ModuleType):
         return None
     return _namespace(found).get(name)

@@ -1309,9 +1309,10 @@ def current_rank() -> Rank | None:
     """The rank of this process in a distributed job; None if it is not part of one.
 
     If the program has initialised the process group of ``torch.distributed``, this is its rank;
-    otherwise the launcher's, from the first of these variables that is set: ``RANK`` (torchrun),
-    ``SLURM_PROCID``, ``OMPI_COMM_WORLD_RANK``, ``PMI_RANK``. Every report contains this rank. The
-    function imports and initialises nothing.
+    otherwise the launcher's, from the first of these variables that has a number: ``RANK``
+    (torchrun), ``OMPI_COMM_WORLD_RANK``, ``PMI_RANK``, ``SLURM_PROCID``. The other two numbers are
+    those of a launcher that gave the same rank. Every report contains this rank. The function
+    imports and initialises nothing.
     """
 
 def heap(*, redact: bool = False) -> Heap:

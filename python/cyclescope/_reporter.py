@@ -47,6 +47,8 @@ class Reporter:
         self._last: CycleReport | None = None
         """What the file of all leaks says in the end."""
         self._report: CycleReport | None = None
+        self._has_moved = False
+        """The folder is new, and does not have the file of all leaks yet."""
         self._written: list[tuple[Path, CycleReport]] = []
         self.also: Callable[[CycleReport], object] | None = None
         """Is given all that was found whenever there is a new leak, on the thread that reports."""
@@ -64,6 +66,7 @@ class Reporter:
         self._folder = path
         self._file: Path | None = None
         self._failed = False
+        self._has_moved = self._report is not None
 
     def forget(self, names: list[str]) -> list[str]:
         """Leave out the leaks that these names ignore, and return their signatures."""
@@ -126,12 +129,12 @@ class Reporter:
     def refresh(self, watch: int, tallies: list[LeakTally]) -> None:
         """Bring the file of all leaks up to date while the program runs, if it was written."""
         count = sum(tally.count for tally in tallies)
-        if self._file is None or self._failed or count == self._count:
+        if self._failed or not (self._has_moved or (self._file and count != self._count)):
             return
         self._count = count
         try:
             # A large report would hold the interpreter for long, and keep the disk busy.
-            if stat(self._file).st_size > MAX_REFRESHED:
+            if self._file is not None and stat(self._file).st_size > MAX_REFRESHED:
                 return
         except OSError:
             return  # the user has removed or moved it
@@ -182,6 +185,7 @@ class Reporter:
         if self._file is None:
             self._file = self._free(self._ready(), _ranks.stem(), "json")
         write_whole(self._file, report.to_json())
+        self._has_moved = False
 
     def _free(self, folder: Path, stem: str, suffix: str) -> Path:
         """An unused file name. It contains the process ID, so processes do not collide."""

@@ -186,19 +186,24 @@ def message(leak: Leak) -> str:
 
 
 def to_github_annotations(
-    report: CycleReport, *, base: StrPath | None = None, known: Collection[str] = ()
+    report: CycleReport | None, *, base: StrPath | None = None, known: Collection[str] = ()
 ) -> list[str]:
     """The leaks as GitHub workflow commands, which annotate the lines to change.
 
     Print each on its own line.
 
     Args:
-        report: The report.
+        report: The report; None if nothing was found.
         base: The source root; see :func:`to_sarif`.
         known: Signatures of known leaks, which become notices instead of warnings.
+
+    Raises:
+        TypeError: If ``known`` is not a collection of signatures.
     """
+    if isinstance(known, (str, bytes)) or not isinstance(known, Collection):
+        raise TypeError(f"known must be a collection of signatures, not {known!r}")
     base = sources(base)
-    return [_annotation(leak, base, known=leak.signature in known) for leak in report.leaks]
+    return [] if report is None else [_annotation(leak, base, known=leak.signature in known) for leak in report.leaks]
 
 
 def _annotation(leak: Leak, base: Path, *, known: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -222,9 +223,10 @@ def _bool(name: str, value: object) -> bool:
 
 
 def _min_bytes(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    number = _whole(value)
+    if number is None or number < 0:
         raise ValueError(f"min_bytes must be a number of bytes, 0 or more, not {value!r}")
-    return min(value, sys.maxsize)
+    return min(number, sys.maxsize)
 
 
 def _every(value: object) -> int:
@@ -236,9 +238,20 @@ def _growth_every(value: object) -> int:
 
 
 def _steps(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    number = _whole(value)
+    if number is None or number < 1:
         raise ValueError(f"{name} must be a positive number of steps, not {value!r}")
-    return value
+    return number
+
+
+def _whole(value: object) -> int | None:
+    """An integer, also one of NumPy's; None for anything else, and for true and false."""
+    if isinstance(value, bool) or type(value).__name__ == "bool_":
+        return None
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        return None
 
 
 _READERS: dict[str, Callable[[object], Any]] = {

@@ -140,7 +140,7 @@ class Helper(Thread):
     """
 
     def __init__(self, run: Callable[[Helper], None], name: str) -> None:
-        super().__init__(target=self._run_unlisted, name=name, daemon=True)
+        super().__init__(name=name, daemon=True)
         self._work = run
         self._is_at_work = False
         self._real_ident: int | None = None
@@ -166,6 +166,10 @@ class Helper(Thread):
     def is_current(self) -> bool:
         """Whether the caller is on this thread."""
         return self._real_ident is not None and self._real_ident == int(_real("get_ident")())
+
+    def run(self) -> None:
+        """As the target of a thread, which would refer to it."""
+        self._run_unlisted()
 
     def begin(self) -> None:
         """List this thread, which is the current one, until :meth:`end`."""

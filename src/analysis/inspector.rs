@@ -442,8 +442,12 @@ impl Inspector {
         report.leaks = leaks;
         report.epochs = epochs;
         report.sort_leaks();
+        let collections = u64::from(report.collection.trigger != "look");
         for leak in &mut report.leaks {
-            leak.occurrences = vec![self.seen_at(report.time, leak.count, leak.bytes_held)];
+            leak.occurrences = vec![SeenAt {
+                collections,
+                ..self.seen_at(report.time, leak.count, leak.bytes_held)
+            }];
         }
         report
     }

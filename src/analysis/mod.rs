@@ -66,4 +66,4 @@ pub use inspector::Inspector;
 pub(crate) use inspector::{DESCRIBED, Look};
 pub use monitor::Monitor;
 pub use out_of_memory::{MemoryInUse, Pieces};
-pub(crate) use room::ensure_stack;
+pub(crate) use room::{ensure_stack, has_reserve};

@@ -12,6 +12,7 @@ use super::busy::busy;
 use super::counters::counters;
 use super::gradient_watch::GradientWatch;
 use super::grown::{Arrays, Diagnosis, GroupKind, Grouping, Name};
+use super::room::ask_for_room;
 use super::sample::KeptOnModule;
 use super::told::{Due, Finding, Followed, Origin, Told, other};
 use crate::cpython::StoppedWorld;
@@ -194,6 +195,7 @@ impl Inspector {
         now: Moment,
         line_of: LineOf<'_>,
     ) -> PyResult<News> {
+        ask_for_room(0, 0)?;
         let (explained, mark) = {
             let book = monitor.book();
             (book.told.iter().any(|told| told.keeps_graphs), book.mark())

@@ -32,10 +32,21 @@ const ROOM_FOR_REPORT: usize = 64 << 20;
 /// The memory is asked for and given back untouched, of the system itself: an allocator would write its
 /// own notes there, and a page written to takes several times as long to give back.
 pub(super) fn ask_for_room(objects: usize, for_each: usize) -> PyResult<()> {
+    if !has_reserve() {
+        return Err(no_room());
+    }
     let bytes = objects
         .saturating_mul(for_each)
         .saturating_add(ROOM_FOR_REPORT);
     MmapMut::map_anon(bytes).map(drop).map_err(|_| no_room())
+}
+
+/// False if there is no memory at all to look with; then there is none to say so with either.
+pub(crate) fn has_reserve() -> bool {
+    #[cfg(feature = "extension")]
+    return crate::memory::reserve::put_aside();
+    #[cfg(not(feature = "extension"))]
+    true
 }
 
 pub(super) fn no_room() -> PyErr {

@@ -15,7 +15,7 @@ use crate::cpython::instances::{inline_values, instance_dict};
 use crate::cpython::read::{TEXT_LIMIT, last_referents, printable, texts_of};
 use crate::cpython::{
     Builtins, Descriptor, ObjectKind, class_items, dict_items, int_value, items, module_dict,
-    text_of,
+    repr_of, text_of,
 };
 
 /// The names of references `targets` of `object`, in their order.
@@ -121,9 +121,9 @@ fn literal_within(builtins: &Builtins, key: &Bound<'_, PyAny>, depth: usize) -> 
         return value.to_string();
     }
     if key.is_exact_instance_of::<PyFloat>()
-        && let Ok(text) = key.repr()
+        && let Some(text) = repr_of(key)
     {
-        return text.to_string();
+        return text;
     }
     if let Ok(bytes) = key.cast_exact::<PyBytes>()
         && bytes.as_bytes().len() <= TEXT_LIMIT

@@ -1,11 +1,13 @@
 //! Calls of functions of the interpreter and of frameworks. PyO3 makes a tuple of the arguments, or a string of the name of
 //! a method, and panics where there is no memory for it; these calls fail.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 use std::ptr;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+
+use super::read::text_of;
 
 /// Calls a function without an argument. `None` if it raises; the exception is dropped.
 pub fn call<'py>(function: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
@@ -42,6 +44,29 @@ pub fn attribute_named<'py>(object: &Bound<'py, PyAny>, name: &CStr) -> Option<B
             ffi::PyObject_GetAttrString(object.as_ptr(), name.as_ptr()),
         )
     }
+}
+
+/// What `str()` says of an object of a type in C.
+///
+/// `PyObject_Str` runs the handlers of signals that have come (`PyErr_CheckSignals`), and so code of the program, whose
+/// exception would be lost here. The type's own function does not.
+pub fn str_of(object: &Bound<'_, PyAny>) -> Option<String> {
+    said(object, ffi::Py_tp_str)
+}
+
+/// As [`str_of`], what `repr()` says.
+pub fn repr_of(object: &Bound<'_, PyAny>) -> Option<String> {
+    said(object, ffi::Py_tp_repr)
+}
+
+fn said(object: &Bound<'_, PyAny>, slot: c_int) -> Option<String> {
+    // SAFETY: attached, and the object is alive. Both slots have a function of this type, or none.
+    let text = unsafe {
+        let say = ffi::PyType_GetSlot(ffi::Py_TYPE(object.as_ptr()), slot);
+        let say = std::mem::transmute::<*mut std::ffi::c_void, Option<ffi::reprfunc>>(say)?;
+        taken(object, say(object.as_ptr()))?
+    };
+    text_of(&text)
 }
 
 /// A new reference that the interpreter has returned, or `None` without the exception that it has set.

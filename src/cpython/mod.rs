@@ -77,7 +77,7 @@ pub(crate) use {
     buffers::{Exporters, bytes_behind},
     builtins::Builtins,
     c_stack::{NEEDED as STACK_NEEDED, has_room as has_stack},
-    calling::{attribute_named, call, call_with},
+    calling::{attribute_named, call, call_with, repr_of, str_of},
     descriptor::Descriptor,
     fields::FunctionLayout,
     gc_state::{DEBUG_COLLECTABLE, GcState},

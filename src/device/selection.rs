@@ -178,6 +178,8 @@ impl FromStr for DeviceSelection {
         if !is_known(kind) || (numbered && number.is_none()) {
             return Err(UnknownDevice(name.to_owned()));
         }
+        // As for PyTorch, host memory is one whatever number a program gives it.
+        let number = number.filter(|_| !HOST.contains(&kind));
         Ok(Self::Some(vec![(kind.to_owned(), number)]))
     }
 }
@@ -228,6 +230,8 @@ mod tests {
         assert!(
             !pinned.contains("cpu") && !pinned.contains("shared") && !pinned.contains("cuda:0")
         );
+        let numbered: DeviceSelection = "cpu:1".parse().expect("a device");
+        assert!(numbered.contains("cpu"));
         let host: DeviceSelection = "cpu".parse().expect("a device");
         assert!(host.contains("cpu") && host.contains("pinned") && host.contains("shared"));
         let gpu: DeviceSelection = "gpu".parse().expect("a device");

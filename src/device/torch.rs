@@ -15,7 +15,7 @@ use super::sparse::{PartsReadAhead, Sparse};
 use super::storage_watch::{StorageWatch, WeakStorage};
 use crate::cpython::instances::attributes;
 use crate::cpython::{
-    Builtins, Descriptor, Instances, attribute_named, call, call_with, int_value, new_text,
+    Builtins, Descriptor, Instances, attribute_named, call, call_with, int_value, new_text, str_of,
 };
 
 /// The first version of PyTorch that was seen to count the reference of C++ to a Python object
@@ -186,7 +186,7 @@ impl Torch {
         proposal.buffer.dtype = self
             .dtype
             .get(tensor)
-            .and_then(|dtype| dtype.str().ok()?.extract::<String>().ok())
+            .and_then(|dtype| str_of(&dtype))
             .map(|name| name.trim_start_matches("torch.").to_owned());
         Some(proposal)
     }
@@ -239,13 +239,7 @@ impl Torch {
     /// a meta tensor, of a fake one, of a wrapper around other tensors.
     fn storage(&self, storage: &Bound<'_, PyAny>) -> Option<Proposal> {
         let py = storage.py();
-        let device = self
-            .storage_device
-            .get(storage)?
-            .str()
-            .ok()?
-            .extract::<String>()
-            .ok()?;
+        let device = str_of(&self.storage_device.get(storage)?)?;
         if device == "meta" {
             return None;
         }

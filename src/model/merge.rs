@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::report::{BUFFER_LIMIT, Leak, Report};
+use super::rank::runs;
+use super::report::{BUFFER_LIMIT, Buffer, Leak, Occurrence, ProcessShare, Report};
 use super::{occurrences, shared};
-use crate::model::report::ProcessShare;
 
 /// Merges reports into one; `None` if there are none.
 ///
@@ -61,6 +61,7 @@ pub fn merge(reports: &[&Report]) -> Option<Report> {
     merged.sort_leaks();
     if reports.iter().any(|report| !report.processes.is_empty()) {
         merged.processes = shares(reports);
+        correct_shares(&mut merged);
     }
     Some(merged)
 }
@@ -70,6 +71,7 @@ pub fn merge(reports: &[&Report]) -> Option<Report> {
 pub fn merge_processes(reports: &[&Report]) -> Option<Report> {
     let mut merged = merge(reports)?;
     merged.processes = shares(reports);
+    correct_shares(&mut merged);
     Some(merged)
 }
 
@@ -102,6 +104,26 @@ fn shares(reports: &[&Report]) -> Vec<ProcessShare> {
     }
     shares.sort_by_key(|share| (share.rank.is_none(), share.rank));
     shares
+}
+
+/// Takes what each process held from the occurrences, which have what was seen twice once, where all of them are there.
+fn correct_shares(merged: &mut Report) {
+    for leak in &merged.leaks {
+        if occurrences::sum(&leak.occurrences, |seen| seen.bytes) != leak.bytes_held {
+            continue;
+        }
+        for share in &mut merged.processes {
+            let is_its = |seen: &&Occurrence| match share.rank {
+                Some(_) => seen.rank == share.rank,
+                None => (seen.rank, seen.pid, &seen.host) == (None, share.pid, &share.host),
+            };
+            let its: Vec<&Occurrence> = leak.occurrences.iter().filter(is_its).collect();
+            if !its.is_empty() {
+                let held = occurrences::sum(its, |seen| seen.bytes);
+                share.bytes_held.insert(leak.signature.clone(), held);
+            }
+        }
+    }
 }
 
 /// What the process of a report held.
@@ -142,13 +164,51 @@ fn add(leak: &mut Leak, more: &Leak) {
         .map(|(a, b)| a.saturating_add(b));
     leak.buffers_omitted = leak.buffers_omitted.saturating_add(more.buffers_omitted);
     occurrences::add(&mut leak.occurrences, more.occurrences.iter().cloned());
-    // Not deduplicated: an address means the same memory in one look at one process only.
-    leak.buffers
-        .extend(more.buffers.iter().cloned().map(|mut buffer| {
-            buffer.node = None;
-            buffer.path_nodes.clear();
-            buffer
-        }));
+    let is_same = |one: &Buffer, other: &Buffer| {
+        (&one.device, one.pointer, one.bytes) == (&other.device, other.pointer, other.bytes)
+    };
+    // Otherwise an address means the same memory in one look at one process only.
+    let seen_again = drop_seen_again(leak);
+    let known = leak.buffers.len();
+    let more = more.buffers.iter().filter(|buffer| {
+        let before = leak.buffers.iter().take(known);
+        !seen_again || !before.into_iter().any(|it| is_same(it, buffer))
+    });
+    let more: Vec<Buffer> = more.cloned().collect();
+    leak.buffers.extend(more.into_iter().map(|mut buffer| {
+        buffer.node = None;
+        buffer.path_nodes.clear();
+        buffer
+    }));
+}
+
+/// Takes out what was seen and not collected, if the same process has seen it since: in a later look, or in the collection
+/// that took it. Of garbage that no collection frees, only later looks have seen the same. True if there was any.
+fn drop_seen_again(leak: &mut Leak) -> bool {
+    let is_frozen = leak.frozen > 0;
+    let per_group = leak.objects / leak.count.max(1);
+    let all = std::mem::take(&mut leak.occurrences);
+    let is_seen_again = |(at, seen): (usize, &Occurrence)| {
+        let mut later = all[at + 1..].iter();
+        seen.collections == 0
+            && later.any(|later| {
+                occurrences::same_process(seen, later) && (later.collections == 0 || !is_frozen)
+            })
+    };
+    let again: Vec<bool> = all.iter().enumerate().map(is_seen_again).collect();
+    for (seen, again) in all.into_iter().zip(&again) {
+        if !again {
+            leak.occurrences.push(seen);
+            continue;
+        }
+        leak.count = leak.count.saturating_sub(seen.count);
+        leak.bytes_held = leak.bytes_held.saturating_sub(seen.bytes);
+        leak.objects = leak
+            .objects
+            .saturating_sub(per_group.saturating_mul(seen.count));
+        leak.frozen = leak.frozen.saturating_sub(seen.count);
+    }
+    again.contains(&true)
 }
 
 /// Keeps the largest buffers, those that are drawn first among equals.
@@ -190,8 +250,8 @@ fn processes(reports: &[&Report]) -> Option<String> {
     let of_ranks = if ranks.is_empty() {
         String::new()
     } else {
-        let ranks: Vec<String> = ranks.iter().map(u32::to_string).collect();
-        format!(" of ranks {}", ranks.join(", "))
+        let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+        format!(" of {noun} {}", runs(&ranks).join(", "))
     };
     Some(format!(
         "Merged from {} reports{of_ranks}; host and process are those of the first.",
@@ -232,7 +292,7 @@ mod tests {
         assert_eq!(leak.cycle, single.cycle);
         assert_eq!(merged.process.rank, None);
         let note = merged.notes.last().map(String::as_str).unwrap_or_default();
-        assert!(note.starts_with("Merged from 4 reports of ranks 0, 1, 2, 3;"));
+        assert!(note.starts_with("Merged from 4 reports of ranks 0–3;"));
     }
 
     #[test]

@@ -38,6 +38,14 @@ pub fn add(all: &mut Vec<Occurrence>, more: impl IntoIterator<Item = Occurrence>
     }
 }
 
+/// The sum of what occurrences have.
+pub fn sum<'a>(
+    all: impl IntoIterator<Item = &'a Occurrence>,
+    of: impl Fn(&Occurrence) -> u64,
+) -> u64 {
+    all.into_iter().map(of).fold(0, u64::saturating_add)
+}
+
 fn in_pairs(all: Vec<Occurrence>) -> Vec<Occurrence> {
     let mut paired: Vec<Occurrence> = Vec::with_capacity(all.len() / 2 + 1);
     // Where the latest of each process stands, and whether that is a pair.
@@ -45,7 +53,9 @@ fn in_pairs(all: Vec<Occurrence>) -> Vec<Occurrence> {
     for next in all {
         let process = (next.host.clone(), next.pid, next.rank);
         match latest.get_mut(&process) {
-            Some((place, is_pair @ false)) => {
+            Some((place, is_pair @ false))
+                if paired[*place].collections > 0 && next.collections > 0 =>
+            {
                 let one = &mut paired[*place];
                 one.time = next.time;
                 one.collections = one.collections.saturating_add(next.collections);

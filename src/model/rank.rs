@@ -1,18 +1,22 @@
 //! Which of the processes of a distributed job this one is.
 
-/// What torchrun, Slurm, Open MPI, and MPICH (with Intel MPI) set. The first that is there counts.
-const RANK: [&str; 4] = ["RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"];
-const LOCAL_RANK: [&str; 4] = [
-    "LOCAL_RANK",
-    "SLURM_LOCALID",
-    "OMPI_COMM_WORLD_LOCAL_RANK",
-    "MPI_LOCALRANKID",
-];
-const WORLD_SIZE: [&str; 4] = [
-    "WORLD_SIZE",
-    "SLURM_NTASKS",
-    "OMPI_COMM_WORLD_SIZE",
-    "PMI_SIZE",
+/// The variables in which a launcher gives a process its rank, its number on its machine, and how many there are.
+type Launcher = [&'static str; 3];
+
+/// The first that gives a rank counts. Slurm comes last, as a job's script is a process of Slurm's with rank 0, and `mpirun`
+/// in it hands the script's variables on to all the processes that it starts.
+const LAUNCHERS: [Launcher; 4] = [
+    // torchrun.
+    ["RANK", "LOCAL_RANK", "WORLD_SIZE"],
+    // Open MPI.
+    [
+        "OMPI_COMM_WORLD_RANK",
+        "OMPI_COMM_WORLD_LOCAL_RANK",
+        "OMPI_COMM_WORLD_SIZE",
+    ],
+    // MPICH, and Intel MPI.
+    ["PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE"],
+    ["SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"],
 ];
 
 /// This process's place in a distributed job.
@@ -37,16 +41,32 @@ impl Rank {
     /// `variable` looks up a variable of the environment. The program's own process group, if it has
     /// made one, comes before this: see `Inspector::rank`.
     pub fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
-        let number = |names: [&str; 4]| {
-            let set = |name| variable(name)?.parse().ok();
-            names.into_iter().find_map(set)
-        };
+        let number = |name: &str| variable(name)?.parse::<u32>().ok();
+        let rank = LAUNCHERS.iter().find_map(|[rank, ..]| number(rank))?;
+        // The other numbers are those of a launcher that gave the same rank.
+        let same = LAUNCHERS
+            .iter()
+            .filter(|[own, ..]| number(own) == Some(rank));
         Some(Self {
-            rank: number(RANK)?,
-            local_rank: number(LOCAL_RANK),
-            world_size: number(WORLD_SIZE),
+            rank,
+            local_rank: same.clone().find_map(|[_, local, _]| number(local)),
+            world_size: same
+                .filter_map(|[.., size]| number(size))
+                .find(|&size| size > rank),
         })
     }
+}
+
+/// Numbers in order, those that follow one another as `0–7`.
+pub fn runs(numbers: &[u32]) -> Vec<String> {
+    let run = |run: &[u32]| match run {
+        [first, .., last] if run.len() > 2 => vec![format!("{first}–{last}")],
+        few => few.iter().map(u32::to_string).collect(),
+    };
+    let mut numbers = numbers.to_vec();
+    numbers.dedup();
+    let runs = numbers.chunk_by(|a, b| a.checked_add(1) == Some(*b));
+    runs.flat_map(run).collect()
 }
 
 #[cfg(feature = "python")]
@@ -98,5 +118,53 @@ mod tests {
             world_size: None,
         };
         assert_eq!(rank(&both), Some(expected));
+    }
+
+    #[test]
+    fn a_job_script_of_slurm_gives_its_rank_to_all_that_mpirun_starts() {
+        let script = [
+            ("SLURM_PROCID", "0"),
+            ("SLURM_LOCALID", "0"),
+            ("SLURM_NTASKS", "2"),
+        ];
+        let started = [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "2")];
+        let expected = Rank {
+            rank: 1,
+            local_rank: None,
+            world_size: Some(2),
+        };
+        assert_eq!(
+            rank(&[script.as_slice(), &started].concat()),
+            Some(expected)
+        );
+    }
+
+    #[test]
+    fn the_numbers_of_another_launcher_count_if_it_gave_the_same_rank() {
+        let slurm = [
+            ("SLURM_PROCID", "5"),
+            ("SLURM_LOCALID", "1"),
+            ("SLURM_NTASKS", "8"),
+        ];
+        let expected = |rank, local_rank, world_size| {
+            Some(Rank {
+                rank,
+                local_rank,
+                world_size,
+            })
+        };
+        let with = |rank| [slurm.as_slice(), &[("RANK", rank)]].concat();
+        assert_eq!(rank(&with("5")), expected(5, Some(1), Some(8)));
+        assert_eq!(rank(&with("4")), expected(4, None, None));
+        assert_eq!(
+            rank(&[("RANK", "5"), ("WORLD_SIZE", "2")]),
+            expected(5, None, None)
+        );
+    }
+
+    #[test]
+    fn ranks_that_follow_one_another_are_a_run() {
+        assert_eq!(runs(&[0, 1, 2, 3, 7, 9, 10]), ["0–3", "7", "9", "10"]);
+        assert!(runs(&[]).is_empty());
     }
 }

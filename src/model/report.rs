@@ -203,7 +203,7 @@ pub struct Leak {
 pub struct Occurrence {
     /// When it ended, in seconds since 1970-01-01 UTC.
     pub time: f64,
-    /// Number of collections combined here; 0 for garbage that no collection frees.
+    /// Number of collections combined here; 0 for garbage that was seen and not collected.
     pub collections: u64,
     /// Number of groups of objects that leaked.
     pub count: u64,

@@ -9,7 +9,7 @@ use rustc_hash::FxBuildHasher;
 use super::selection;
 use super::state::{state, state_for_look};
 use super::values::no_attribute;
-use crate::analysis::{Moment, Monitor};
+use crate::analysis::{Moment, Monitor, has_reserve};
 use crate::model::growth::{Growth, GrowthReport};
 use crate::model::json::{model_from_json, to_json, versioned};
 use crate::render::html::live;
@@ -28,6 +28,8 @@ pub struct GrowthWatch {
 impl GrowthWatch {
     #[new]
     fn new(devices: Vec<String>, min_bytes: f64) -> PyResult<Self> {
+        // For the steps in which memory is short.
+        has_reserve();
         let monitor = Monitor::new(selection(&devices)?, min_bytes);
         Ok(Self { monitor })
     }

@@ -7,7 +7,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 /// Has the main thread call `function` between two instructions of its Python code, as the
-/// interpreter calls signal handlers. What it raises is reported as an unraisable exception.
+/// interpreter calls signal handlers. What it raises goes on in the program, as what a handler raises.
 ///
 /// # Errors
 /// If too many calls are pending.
@@ -29,9 +29,12 @@ extern "C" fn call(argument: *mut c_void) -> c_int {
     Python::attach(|py| {
         // SAFETY: the reference is this call's own; see above.
         let function = unsafe { Bound::from_owned_ptr(py, argument.cast()) };
-        if let Err(error) = function.call0() {
-            error.write_unraisable(py, Some(&function));
+        match function.call0() {
+            Ok(_) => 0,
+            Err(error) => {
+                error.restore(py);
+                -1
+            }
         }
-    });
-    0
+    })
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::capture::is_library_file;
 use crate::model::device_memory::on_device;
 use crate::model::graph::{Node, NodeKind};
+use crate::model::occurrences;
 use crate::model::report::{Buffer, Cut, GRADIENT, Leak, Library, Location, Occurrence};
 use crate::model::shared::{OTHERS, SETS};
 use crate::model::words::{
@@ -390,11 +391,12 @@ pub fn place(location: &Location) -> String {
     name(&location.to_string(), NAME)
 }
 
-/// All occurrences in a phrase, `120 times in 100 collections, 60.0 GiB in all, until …`; `None` if
+/// All occurrences in a phrase, `120 times in 100 collections, 60.0 GiB in total, until …`; `None` if
 /// there was one collection or none, of which the report tells anyhow.
-pub fn seen(all: &[Occurrence]) -> Option<String> {
+pub fn seen(leak: &Leak) -> Option<String> {
+    let all = &leak.occurrences;
     let (first, last) = (all.first()?, all.last()?);
-    let sum = |of: fn(&Occurrence) -> u64| all.iter().map(of).fold(0, u64::saturating_add);
+    let sum = |of: fn(&Occurrence) -> u64| occurrences::sum(all, of);
     let collections = sum(|seen| seen.collections);
     if collections < 2 {
         return None;
@@ -409,12 +411,21 @@ pub fn seen(all: &[Occurrence]) -> Option<String> {
     };
     // Of those that were added up, only the latest time is known.
     let from = match first.collections {
-        1 => format!("from {} to", utc(first.time)),
+        0 | 1 => format!("from {} to", utc(first.time)),
         _ => "until".to_owned(),
     };
+    let times = sum(|seen| seen.count);
+    // Of very many processes, the latest are kept.
+    let times = match times < leak.count {
+        true => format!(
+            "{}, of which the latest {} are known in detail: they were",
+            counted(leak.count, "time", "times"),
+            grouped(times)
+        ),
+        false => counted(times, "time", "times"),
+    };
     Some(format!(
-        "{} in {} collections{where_}, {} in total, {from} {}",
-        counted(sum(|seen| seen.count), "time", "times"),
+        "{times} in {} collections{where_}, {} in total, {from} {}",
         grouped(collections),
         human_bytes(sum(|seen| seen.bytes)),
         utc(last.time),
@@ -435,16 +446,30 @@ mod tests {
             pid,
             ..Occurrence::default()
         };
+        let leak = |occurrences: &[Occurrence]| Leak {
+            count: occurrences::sum(occurrences, |one| one.count),
+            occurrences: occurrences.to_vec(),
+            ..Leak::default()
+        };
         let mut all: Vec<_> = (0..1000).map(|time| times(time, 1)).collect();
-        let phrase = seen(&all).unwrap_or_default();
+        let phrase = seen(&leak(&all)).unwrap_or_default();
         assert!(
             phrase.starts_with("2,000 times in 1,000 collections, "),
             "{phrase}"
         );
         all.push(times(2000, 2));
-        let phrase = seen(&all).unwrap_or_default();
+        let phrase = seen(&leak(&all)).unwrap_or_default();
         assert!(phrase.contains("collections of 2 processes"), "{phrase}");
-        assert_eq!(seen(&[]), None);
-        assert_eq!(seen(&[times(1, 1)]), None);
+        let of_more = Leak {
+            count: 5000,
+            ..leak(&all)
+        };
+        let phrase = seen(&of_more).unwrap_or_default();
+        assert!(
+            phrase.starts_with("5,000 times, of which the latest 2,002 are known in detail: they"),
+            "{phrase}"
+        );
+        assert_eq!(seen(&leak(&[])), None);
+        assert_eq!(seen(&leak(&[times(1, 1)])), None);
     }
 }

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use super::freed::Counters;
 use super::{MOST, Watcher};
-use crate::analysis::{Behind, DESCRIBED, Detail, Fate, Found, confirm_gone, date};
+use crate::analysis::{Behind, DESCRIBED, Detail, Fate, Found, confirm_gone, date, has_reserve};
 use crate::collector::{CollectionInfo, Handler, Unreachable, shows_witness};
 use crate::device::{DeviceSelection, Reading};
 use crate::model::report::Collection;
@@ -310,12 +310,4 @@ impl Watcher {
             }
         }
     }
-}
-
-/// False if there is no memory at all to look with; then there is none to say so with either.
-fn has_reserve() -> bool {
-    #[cfg(feature = "extension")]
-    return crate::memory::reserve::put_aside();
-    #[cfg(not(feature = "extension"))]
-    true
 }

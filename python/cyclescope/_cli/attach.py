@@ -72,7 +72,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--redact",
         action="store_true",
-        help="leave the program's data and folders out of the result",
+        help="leave the program's data and folders out of the result, and of all reports of the "
+        "process from now on",
     )
     parser.add_argument(
         "--timeout",

@@ -183,16 +183,21 @@ FORMATS: dict[str, Callable[[CycleReport], str]] = {
 """The function that writes a report, by file extension."""
 
 
-def add_format(parser: argparse.ArgumentParser, default: str) -> None:
-    """Declare the option for outputs that have no file extension."""
+def add_format(parser: argparse.ArgumentParser, default: str, *, json_too: bool = True) -> None:
+    """Declare the options for outputs that have no file extension."""
     parser.add_argument(
         "--format",
         choices=[extension.removeprefix(".") for extension in FORMATS],
         help=f"format of the output (default: that of the file extension; {default})",
     )
-    parser.add_argument(
-        "--json", action="store_const", dest="format", const="json", help="same as --format json"
-    )
+    if json_too:
+        parser.add_argument(
+            "--json",
+            action="store_const",
+            dest="format",
+            const="json",
+            help="same as --format json",
+        )
 
 
 def add_json(parser: argparse._ActionsContainer) -> None:

@@ -40,6 +40,7 @@ from cyclescope._files import (
 )
 from cyclescope._live.automatic import AutomaticSteps
 from cyclescope._live.device_memory import gpus_in_use
+from cyclescope._live.redaction import shown_error
 from cyclescope._native import CycleReport
 from cyclescope._off import OFF, VARIABLE
 from cyclescope._settings import settings
@@ -68,7 +69,13 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     )
     _add_options_of_watch(parser)
     _add_options_of_end(parser)
-    add_format(parser, "JSON on standard output")
+    add_format(parser, "JSON on standard output", json_too=False)
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        dest="prints_json",
+        help="print the report as JSON when the program ends, also beside a file of -o",
+    )
     kinds = parser.add_mutually_exclusive_group()
     kinds.add_argument(
         "-m", dest="kind", action="store_const", const="module", help="run a module, as python -m"
@@ -186,8 +193,8 @@ def _given(parsed: argparse.Namespace) -> list[str]:
 
 def run(parsed: argparse.Namespace) -> int:
     """Run the program in this process, as Python would, and watch it until it ends."""
-    if parsed.format is not None and not parsed.output:
-        parsed.output = [STANDARD]
+    if parsed.prints_json or (parsed.format is not None and not parsed.output):
+        parsed.output = [*parsed.output, STANDARD]
     for output in parsed.output:
         check_output(parsed, output)
         # Rather now than when the program has run for days.
@@ -220,6 +227,7 @@ def run(parsed: argparse.Namespace) -> int:
         oom = cyclescope.on_oom(parsed.report_dir) if parsed.oom else None
         growth = _growth(parsed) if parsed.growth else None
     is_flushed = True
+    short: str | None = None
     process = getpid()
     # What the command has left behind is not the program's.
     collect()
@@ -242,12 +250,33 @@ def run(parsed: argparse.Namespace) -> int:
                 growth.stop()
             # However the program ended, the watch reports what leaked until then.
             forget_exception()
-            _look(watch)
+            short = _look(watch)
+    try:
+        return _end(parsed, status, watch, oom, growth, files, short, is_flushed)
+    except Exception as error:
+        # As where the program has emptied `sys.modules`. Its status is still its own.
+        tell(f"cyclescope run: error: the results are not complete: {shown_error(error)}")
+        return status or 2
+
+
+def _end(
+    parsed: argparse.Namespace,
+    status: int,
+    watch: cyclescope.Watch,
+    oom: cyclescope.OomWatch | None,
+    growth: AutomaticSteps | None,
+    files: _Files,
+    short: str | None,
+    is_flushed: bool,
+) -> int:
+    """Say what was found, and return the status."""
     # Not by the log alone, which may be off: whoever reads the status is to know.
     limits: list[str] = []
     is_blind = say_unseen(limits.append)
     if (sentence := uninspected()) is not None:
         limits.append(sentence)
+    if short is not None:
+        limits.append(short)
     for limit in limits:
         is_blind = True
         tell(f"cyclescope: {limit}")
@@ -265,7 +294,7 @@ def run(parsed: argparse.Namespace) -> int:
     is_written = files.finish(result)
     # What a reader no longer takes stays in the buffer, and ends the program as it does without us.
     if is_flushed:
-        _print(parsed, result)
+        is_written &= _print(parsed, result)
     reported = [leak for leak in watch.leaks if not isinstance(watch, Warner) or leak.reported]
     leaked = reported or (report is not None and report.leaks)
     if status == 0 and parsed.fail_on_leak and (leaked or grew):
@@ -337,8 +366,8 @@ class _Files:
         return [complaint for complaint in tried if complaint is not None]
 
 
-def _print(parsed: argparse.Namespace, report: CycleReport) -> None:
-    """Print what was asked for. The status is the program's even if that is not possible."""
+def _print(parsed: argparse.Namespace, report: CycleReport) -> bool:
+    """Print what was asked for. False if standard output cannot be written."""
     texts = []
     if environment("GITHUB_ACTIONS") == "true":
         texts += cyclescope.to_github_annotations(report)
@@ -353,11 +382,13 @@ def _print(parsed: argparse.Namespace, report: CycleReport) -> None:
             finish()
     except OutputError as error:
         tell(f"cyclescope: cannot write to standard output: {error}")
+        return False
+    return True
 
 
 def _blindness(watch: cyclescope.Watch) -> str | None:
     """Why the watch can find nothing; None if it can."""
-    return blindness(watch.devices) if isinstance(watch, Warner) else None
+    return blindness(watch.devices, has_ended=True) if isinstance(watch, Warner) else None
 
 
 def _tell_success(watch: cyclescope.Watch) -> None:
@@ -415,7 +446,10 @@ def _of_this_rank(output: str) -> str:
     path, rank = Path(output), cyclescope.current_rank()
     if rank is None or rank.world_size == 1 or output == STANDARD:
         return output
-    return str(path.with_name(f"{path.stem}-rank{rank.rank}{path.suffix}"))
+    # A launcher that starts a rank again gives it the same arguments, too.
+    attempt = environment("TORCHELASTIC_RESTART_COUNT", "").strip()
+    again = f"-attempt{attempt}" if attempt.isdecimal() and int(attempt) else ""
+    return str(path.with_name(f"{path.stem}-rank{rank.rank}{again}{path.suffix}"))
 
 
 def _growth(parsed: argparse.Namespace) -> AutomaticSteps:
@@ -473,12 +507,19 @@ def _folder(parsed: argparse.Namespace) -> str:
     return str(given or temporary_folder())
 
 
-def _look(watch: cyclescope.Watch) -> None:
-    _native.find(["any"], [])
-    # No greenlet of the program has another turn: without us it would have none.
-    _native.flush(FLUSH_SECONDS)
-    if isinstance(watch, Warner):
-        watch.look_at_frozen()
+def _look(watch: cyclescope.Watch) -> str | None:
+    """Report what is garbage at the end. A sentence if there is too little memory for that."""
+    try:
+        _native.find(["any"], [])
+        # No greenlet of the program has another turn: without us it would have none.
+        _native.flush(FLUSH_SECONDS)
+        if isinstance(watch, Warner):
+            watch.look_at_frozen()
+    except MemoryError:
+        return "there was not enough memory to inspect what was garbage at the end of the program"
+    except Exception as error:
+        return f"what was garbage at the end of the program was not inspected: {shown_error(error)}"
+    return None
 
 
 def _wait_for_threads() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from cyclescope import _log, _native
-from cyclescope._imported import imported, imported_torch
+from cyclescope._imported import imported, imported_torch, modules
 from cyclescope._live.growth import Growth, LeakMonitor, running_beside
 from cyclescope._live.imports import Waiting
 from cyclescope._live.reading import Torch
@@ -90,6 +89,6 @@ class AutomaticSteps:
 
 def _has_framework() -> bool:
     """Whether the program has imported what has arrays, and PyTorch to the end if at all."""
-    if "torch" in sys.modules:
+    if "torch" in modules():
         return imported_torch() is not None
-    return any(name in sys.modules for name in ("numpy", "jax", "cupy", "numba", "tensorflow"))
+    return any(name in modules() for name in ("numpy", "jax", "cupy", "numba", "tensorflow"))

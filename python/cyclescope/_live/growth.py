@@ -9,6 +9,7 @@ from pathlib import Path
 from cyclescope import _fields, _log, _native, _ranks
 from cyclescope._devices import Devices
 from cyclescope._files import exists, make_folder, within, write_whole
+from cyclescope._handlers import is_of_handler
 from cyclescope._imported import imported_torch
 from cyclescope._live import reading
 from cyclescope._live.allocator import line_of_block, pinned_bytes
@@ -144,6 +145,11 @@ class LeakMonitor:
         self._busy = True
         try:
             return self._step()
+        except MemoryError as error:
+            # The program is about to meet its own. The next step may have more.
+            if is_of_handler(error):
+                raise
+            return []
         finally:
             self._busy = False
 
@@ -169,7 +175,11 @@ class LeakMonitor:
                     growth.step,
                     fields=_fields.of_growth(growth, "growth-withdrawn"),
                 )
-        except Exception as error:
+        except MemoryError:
+            raise
+        except BaseException as error:  # Also a panic.
+            if is_of_handler(error):
+                raise
             self._running = False
             _log.error("cyclescope: watch_growth stopped: %s", shown_error(error))
         self._pace(started)
@@ -225,7 +235,9 @@ class LeakMonitor:
         if was_running and not self._busy and not _is_at_work(imported_torch()):
             try:
                 self._seen.end()
-            except Exception as error:
+            except BaseException as error:
+                if is_of_handler(error):
+                    raise
                 _log.debug("the reported owners were not looked at: %s", shown_error(error))
 
     def __enter__(self) -> LeakMonitor:

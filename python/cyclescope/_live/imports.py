@@ -20,7 +20,7 @@ class Waiting:
     """
 
     def __init__(self, then: Callable[[Torch], None]) -> None:
-        self._then = then
+        self._then: Callable[[Torch], None] = _nothing
         self._stopped = Flag()
         if OFF:
             return
@@ -28,15 +28,21 @@ class Waiting:
         if torch is not None:
             then(torch)
         else:
+            self._then = then
             begin(self._wait, "cyclescope-import")
 
     def stop(self) -> None:
         """Wait no longer."""
         self._stopped.set()
+        self._then = _nothing  # It often leads back to whoever waits.
 
     def _wait(self) -> None:
         while not self._stopped.wait(INTERVAL):
             torch = imported_torch()
             if torch is not None:
-                self._then(torch)
+                then, self._then = self._then, _nothing
+                then(torch)
                 return
+
+
+def _nothing(torch: Torch) -> None: ...

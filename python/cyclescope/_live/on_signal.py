@@ -68,12 +68,14 @@ class SignalWatch:
         if _current is self:
             _current = None
             _native.disarm_signal(True)
+            self._thread = None  # It leads back here.
 
     def _replace(self, number: int) -> None:
         """Stop for the watch of a signal, which answers that of this one too if it is another."""
         global _current
         _current = None
         _native.disarm_signal(number == self._number)
+        self._thread = None
 
     def __enter__(self) -> SignalWatch:
         return self

@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 
 from cyclescope import _log, _native, _warner
+from cyclescope._handlers import is_of_handler
 from cyclescope._imported import imported_torch
 from cyclescope._live import reading
 from cyclescope._live.imports import Waiting
@@ -135,12 +136,14 @@ class PressureRelief:
             _native.call_in_main_thread(self._relieve)
 
     def _relieve(self) -> None:
-        """Runs on the main thread between two bytecode instructions, and must not raise."""
+        """Runs on the main thread between two instructions; what it raises, the program meets."""
         try:
             torch = imported_torch()
             if not self._stopped.is_set() and torch is not None:
                 self._collect(torch)
-        except Exception as error:
+        except BaseException as error:
+            if is_of_handler(error):
+                raise
             _log.error(
                 "cyclescope: a collection under memory pressure failed: %s", shown_error(error)
             )

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cyclescope._handlers import is_of_handler
+
 Torch = Any
 """The module ``torch``; typed so because cyclescope does not depend on it."""
 
@@ -33,5 +35,7 @@ def quietly(function: Callable[..., Any], *arguments: object) -> Any | None:
     """What a function of PyTorch's answers; None where it refuses."""
     try:
         return function(*arguments)
-    except Exception:
+    except Exception as error:
+        if is_of_handler(error):
+            raise
         return None

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 
+use crate::model::rank::runs;
 use crate::model::redact::has_no_limits;
 use crate::model::report::{Leak, Location, Process, ProcessShare, RUN, Report};
 use crate::model::words::{brief, counted, human_bytes, name, one_of, short_location, utc};
@@ -290,18 +291,6 @@ fn places(report: &Report) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Numbers in order, those that follow one another as `0–7`.
-fn runs(numbers: &[u32]) -> Vec<String> {
-    let run = |run: &[u32]| match run {
-        [first, .., last] if run.len() > 2 => vec![format!("{first}–{last}")],
-        few => few.iter().map(u32::to_string).collect(),
-    };
-    let mut numbers = numbers.to_vec();
-    numbers.dedup();
-    let runs = numbers.chunk_by(|a, b| a.checked_add(1) == Some(*b));
-    runs.flat_map(run).collect()
-}
-
 /// `2 × NVIDIA H200`, or each by its name.
 fn gpus(names: &[String]) -> String {
     let mut parts: Vec<(&String, usize)> = vec![];
@@ -375,12 +364,6 @@ mod tests {
             .into_iter()
             .find(|(name, _)| *name == "Ranks");
         assert_eq!(ranks.expect("ranks").1, "0–2");
-    }
-
-    #[test]
-    fn ranks_that_follow_one_another_are_a_run() {
-        assert_eq!(runs(&[0, 1, 2, 3, 7, 9, 10]), ["0–3", "7", "9", "10"]);
-        assert!(runs(&[]).is_empty());
     }
 
     #[test]

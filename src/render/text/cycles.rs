@@ -164,6 +164,12 @@ fn headline(report: &Report) -> String {
             true => format!("{tool}: no leaks."),
             false => format!("{tool}: no leaks were reported."),
         },
+        // Then nothing was looked at.
+        0 if report.collection.garbage_objects == 0 && report.process.frameworks.is_empty() => {
+            format!(
+                "{tool}: no leaks, as the program has imported no library of tensors or arrays."
+            )
+        }
         0 => format!(
             "{tool}: no leaks among {}.",
             counted(
@@ -255,7 +261,7 @@ fn draw(out: &mut Lines, leak: &Leak, all: &[Leak]) {
     if let Some(frozen) = frozen(leak) {
         out.wrapped(Ink::Strong, "  Frozen: ", &frozen);
     }
-    if let Some(seen) = seen(&leak.occurrences) {
+    if let Some(seen) = seen(leak) {
         out.wrapped(Ink::Strong, "  Seen: ", &format!("{seen}."));
     }
     for line in whose(leak) {

@@ -1,0 +1,119 @@
+"""What signal handlers of the program raise arrives in the program, whatever we do meanwhile."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cyclescope import _native
+from support.marks import needs_torch
+
+TIMER = """
+import signal, sys, time
+
+class Timeout(Exception): ...
+
+def on_alarm(number, frame):
+    global fired
+    fired += 1
+    raise Timeout
+
+fired = met = 0
+
+def interrupted(work, seconds, rounds):
+    '''How often the handler has run, and how often what it raised arrived here.'''
+    global met
+    signal.signal(signal.SIGALRM, on_alarm)
+    for number in range(rounds):
+        ends = time.perf_counter() + 20 * seconds
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds * (1 + number % 7) / 3)
+            while time.perf_counter() < ends:
+                work()
+        except Timeout:
+            met += 1
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    print(fired == rounds, met == rounds)
+"""
+STEPS = """
+import cyclescope
+kept = [[] for _ in range(100_000)]
+monitor = cyclescope.watch_growth(every=1, devices="any")
+interrupted(monitor.step, 0.01, 40)
+print(monitor.cost.samples > 40)
+"""
+COLLECTIONS = """
+import gc, torch, cyclescope
+
+class Owner:
+    def __init__(self):
+        self.tensors = [torch.zeros(1) for _ in range(500)]
+        self.me = self
+
+def work():
+    Owner()
+    gc.collect(0)
+
+gc.disable()
+watch = cyclescope.observe_tensor_cycles(lambda report: None)
+work()
+watch.flush(60)
+interrupted(work, 0.003, 60)
+watch.flush(60)
+print(sum(leak.count for leak in watch.leaks) > 5)
+"""
+UNDER_RUN = """
+import torch
+model = torch.nn.Linear(10, 10)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+kept = [[] for _ in range(300_000)]
+
+def work():
+    optimizer.zero_grad()
+    model(torch.ones(2, 10)).sum().backward()
+    optimizer.step()
+
+interrupted(work, 0.01, 40)
+"""
+
+
+def output(command: list[str], cwd: Path) -> str:
+    done = subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_step_of_a_monitor_passes_it_on(tmp_path: Path) -> None:
+    assert output([sys.executable, "-c", TIMER + STEPS], tmp_path) == "True True\nTrue\n"
+
+
+@needs_torch
+def test_no_handler_runs_in_a_look_at_garbage(tmp_path: Path) -> None:
+    """To ask a tensor for its device in words would run it, and lose what it raises."""
+    assert output([sys.executable, "-c", TIMER + COLLECTIONS], tmp_path) == "True True\nTrue\n"
+
+
+@needs_torch
+def test_a_sample_that_comes_by_itself_passes_it_on(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(TIMER + UNDER_RUN)
+    command = [sys.executable, "-m", "cyclescope", "run", "--growth", "--devices", "any"]
+    assert output([*command, str(program)], tmp_path).startswith("True True\n")
+
+
+def test_what_a_call_on_the_main_thread_raises_arrives_there() -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    def wait() -> None:
+        _native.call_in_main_thread(interrupt)
+        for _ in range(1000):
+            sum(range(10))
+
+    with pytest.raises(KeyboardInterrupt):
+        wait()
