@@ -133,3 +133,29 @@ def test_files_that_cannot_be_read_are_named_and_the_rest_is_merged(
     with pytest.raises(SystemExit, match="2"):
         main(["report", "reports/one.json", "--against", "reports"])
     assert "binary.json" in capsys.readouterr().err
+
+
+def looked() -> CycleReport:
+    """What a signal or ``cyclescope attach`` reports: garbage that is still there."""
+    return _native.look(["any"])
+
+
+def test_garbage_that_is_only_looked_at_counts_once(tmp_path: Path) -> None:
+    gc.collect()
+    Node()
+    looks = [looked(), looked()]
+    assert [look.bytes_held // MIB for look in looks] == [1, 1]
+    Node()
+    looks.append(looked())
+    (leak,) = _native.merge(looks).leaks
+    assert (leak.count, leak.bytes_held // MIB) == (2, 2)
+    collected = cyclescope.find_tensor_cycles(devices="any", frozen=False)
+    for order in ([*looks, collected], [collected, *looks], [looks[2], collected, *looks[:2]]):
+        (leak,) = _native.merge(order).leaks
+        assert (leak.count, leak.bytes_held // MIB) == (2, 2)
+        merged = json.loads(_native.merge_processes(order).to_json())
+        assert [sum(it["bytes_held"].values()) // MIB for it in merged["processes"]] == [2]
+    Node()
+    (leak,) = _native.merge([collected, looked()]).leaks
+    assert (leak.count, leak.bytes_held // MIB) == (3, 3)
+    gc.collect()

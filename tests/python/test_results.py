@@ -136,3 +136,9 @@ def test_the_root_is_the_workflows(report: CycleReport, monkeypatch: pytest.Monk
     monkeypatch.chdir(HERE)
     (line,) = to_github_annotations(report)
     assert line.startswith(f"::warning file=test_results.py,line={LINE},")
+
+
+def test_annotations_of_nothing_are_none() -> None:
+    assert cyclescope.to_github_annotations(None) == []
+    with pytest.raises(TypeError, match="known must be a collection of signatures, not 'abc'"):
+        cyclescope.to_github_annotations(None, known="abc")

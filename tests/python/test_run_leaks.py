@@ -163,6 +163,71 @@ def test_watching_gpus_where_there_are_none_is_no_success(
         assert "no leaks" not in done.stderr
 
 
+@pytest.mark.parametrize("devices", ["gpu", "mps", "cuda,xpu"])
+def test_watching_what_the_machine_lacks_is_no_success(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, devices: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    program(tmp_path)
+    done = command("run", f"--devices={devices}", "--fail-on-leak", "leaky.py")
+    assert done.returncode == 2
+    assert "cyclescope: nothing could be found" in done.stderr
+    assert "no leaks" not in done.stderr
+    assert command("run", "--devices=cpu:1", "--fail-on-leak", "leaky.py").returncode == 1
+
+
+def test_json_is_printed_beside_a_file(command: Command, tmp_path: Path) -> None:
+    program(tmp_path)
+    done = command("run", "--devices=any", "-o", "leaks.sarif", "--json", "leaky.py")
+    _, _, report = done.stdout.partition("\n")
+    assert len(CycleReport.from_json(report).leaks) == 1
+    assert json.loads((tmp_path / "leaks.sarif").read_text())["version"] == "2.1.0"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device here")
+def test_a_report_that_standard_output_does_not_take_is_no_success(
+    command: Command, tmp_path: Path
+) -> None:
+    program(tmp_path, "")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "cyclescope", "run", "--json", "leaky.py"],
+            cwd=tmp_path,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "cannot write to standard output" in done.stderr
+
+
+def test_a_program_may_leave_no_modules_behind(command: Command, tmp_path: Path) -> None:
+    program(tmp_path, "import sys\nsys.modules.clear()\nprint('end')\n")
+    done = command("run", "--devices=any", "leaky.py")
+    assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits its address space as Linux does")
+def test_where_memory_is_short_at_the_end_the_program_succeeds(
+    command: Command, tmp_path: Path
+) -> None:
+    short = """
+import resource, mmap
+with open("/proc/self/statm") as file:
+    size = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + 2**24, -1))
+kept = [[] for _ in range(2000)]
+"""
+    program(tmp_path, LEAKY + short)
+    done = command("run", "--devices=any", "-o", "leaks.json", "leaky.py")
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "not enough memory to inspect what was garbage at the end" in done.stderr
+
+
 LARGE = "--min-bytes=100000000"
 
 
@@ -226,6 +291,9 @@ def test_ranks_do_not_overwrite_each_others_file(command: Command, tmp_path: Pat
     files = sorted(file.name for file in tmp_path.glob("*.json"))
     assert files == ["all-rank0.json", "all-rank1.json", "one.json"]
     assert "rank 0  rank 1" in command("merge", "all-*.json").stdout
+    again = {"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RESTART_COUNT": "1"}
+    assert command("run", "--devices=any", "-o", "all.json", "leaky.py", **again).returncode == 0
+    assert (tmp_path / "all-rank1-attempt1.json").exists()
 
 
 def test_the_report_names_the_program(command: Command, tmp_path: Path) -> None:

@@ -234,3 +234,80 @@ def test_a_collection_without_any_memory_goes_on() -> None:
     """What Rust asks for comes from a reserve; without one it would end the process."""
     done = run(NOTHING_LEFT)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+STEP = """
+import mmap, resource
+
+monitor = cyclescope.watch_growth(every=1, min_bytes=0, devices="any")
+objects = [[i] for i in range(50_000)]
+if sys.argv[1] == "later":
+    monitor.step()
+with open("/proc/self/statm", encoding="ascii") as file:
+    size = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (size + 2**24, -1))
+taken, small = [], []
+try:
+    while True:
+        taken.append(mmap.mmap(-1, 2**16))
+except (MemoryError, OSError):
+    pass
+try:
+    while True:
+        small.append(bytearray(3000))
+except MemoryError:
+    pass
+taken.pop().close()
+for _ in range(3):
+    monitor.step()
+small.clear()
+taken.clear()
+resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+before = monitor.cost.samples
+monitor.sample()
+print(monitor.cost.samples - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux how much memory there is")
+@pytest.mark.parametrize("first", ["first", "later"])
+def test_a_step_of_a_monitor_without_memory_goes_on(first: str) -> None:
+    done = run(STEP, first)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
+def test_many_shortages_leave_the_watch_at_work() -> None:
+    """What stays of the memory put aside must not use all of it up."""
+    done = run(SHORTAGES)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
+SHORTAGES = """
+import itertools, resource
+
+watch = cyclescope.observe_tensor_cycles(lambda report: None, devices="any")
+Node()
+gc.collect()
+for number in range(60):
+    with open("/proc/self/statm", encoding="ascii") as file:
+        size = int(file.read().split()[0]) * resource.getpagesize()
+    kind = type(f"Kind{number}", (Node,), {})
+    things = [kind() for _ in range(50)]
+    del things
+    resource.setrlimit(resource.RLIMIT_AS, (size + 2**20, -1))
+    balloon = []
+    for size in (2**18, 2**14, 2**10):
+        try:
+            balloon.extend(map(bytearray, itertools.repeat(size)))
+        except MemoryError:
+            pass
+    gc.collect()
+    del balloon
+    resource.setrlimit(resource.RLIMIT_AS, (-1, -1))
+watch.flush(60)
+before = sum(leak.count for leak in watch.leaks)
+Node()
+gc.collect()
+watch.flush(60)
+print(sum(leak.count for leak in watch.leaks) - before)
+"""

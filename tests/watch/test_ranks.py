@@ -60,6 +60,13 @@ def reports(folder: Path) -> list[CycleReport]:
         ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}, Rank(2, None, 4)),
         ({"RANK": "0", "SLURM_PROCID": "7"}, Rank(0, None, None)),
         ({"RANK": "none"}, None),
+        # `mpirun` in the script of a job of Slurm, whose own rank is 0.
+        (
+            {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "OMPI_COMM_WORLD_RANK": "1"},
+            Rank(1, None, None),
+        ),
+        ({"RANK": "3", "SLURM_PROCID": "3", "SLURM_LOCALID": "1"}, Rank(3, 1, None)),
+        ({"RANK": "5", "WORLD_SIZE": "2"}, Rank(5, None, None)),
     ],
 )
 def test_the_rank_by_the_environment(
