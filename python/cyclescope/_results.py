@@ -203,7 +203,8 @@ def to_github_annotations(
     if isinstance(known, (str, bytes)) or not isinstance(known, Collection):
         raise TypeError(f"known must be a collection of signatures, not {known!r}")
     base = sources(base)
-    return [] if report is None else [_annotation(leak, base, known=leak.signature in known) for leak in report.leaks]
+    leaks = [] if report is None else report.leaks
+    return [_annotation(leak, base, known=leak.signature in known) for leak in leaks]
 
 
 def _annotation(leak: Leak, base: Path, *, known: bool) -> str:

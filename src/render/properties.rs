@@ -158,7 +158,12 @@ proptest! {
         prop_assert!(merged.leaks.len() <= leaks.clone().count());
         prop_assert!(leaks.all(|leak| merged.leaks.iter().any(|kept| kept.signature == leak.signature)));
         let held = all.iter().map(|report| report.bytes_held()).fold(0, u64::saturating_add);
-        prop_assert_eq!(merged.bytes_held(), held);
+        prop_assert!(merged.bytes_held() <= held);
+        // What was seen and not collected may have been seen twice.
+        let seen = all.iter().flat_map(|report| &report.leaks).flat_map(|leak| &leak.occurrences);
+        if seen.clone().all(|seen| seen.collections > 0) {
+            prop_assert_eq!(merged.bytes_held(), held);
+        }
         let mut redacted = merged;
         redact(&mut redacted);
         prop_assert!(redacted.process.host.is_empty());

@@ -1,4 +1,4 @@
-"""What cyclescope leaves behind dies by itself: the program's collections are to find its own garbage only."""
+"""What cyclescope leaves behind dies by itself: the program's collections find its own only."""
 
 from __future__ import annotations
 
