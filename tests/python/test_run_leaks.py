@@ -176,6 +176,20 @@ def test_watching_what_the_machine_lacks_is_no_success(
     assert command("run", "--devices=cpu:1", "--fail-on-leak", "leaky.py").returncode == 1
 
 
+def test_names_of_files_cannot_act_on_the_terminal(command: Command, tmp_path: Path) -> None:
+    done = command("report", "\x1b[2J\u202ereport.json")
+    assert done.returncode == 2
+    assert "\\x1b[2J\\u202ereport.json" in done.stderr
+
+
+def test_an_empty_name_is_said_to_be_empty(command: Command, tmp_path: Path) -> None:
+    program(tmp_path, "")
+    assert "the name of the output file is empty" in command("run", "-o", "", "leaky.py").stderr
+    assert "'' is not a folder" in command("serve", "").stderr
+    assert "--report-dir is empty" in command("demo", "--report-dir", "").stderr
+    assert "it is not a file" in command("fix", f"{tmp_path}:1").stderr
+
+
 def test_json_is_printed_beside_a_file(command: Command, tmp_path: Path) -> None:
     program(tmp_path)
     done = command("run", "--devices=any", "-o", "leaks.sarif", "--json", "leaky.py")

@@ -97,6 +97,8 @@ def run(parsed: argparse.Namespace) -> int:
             fail(
                 parsed, "--report-dir is the folder for the pages of --watch: give both or neither"
             )
+        if parsed.report_dir == "":
+            fail(parsed, "--report-dir is empty")
         with _ended_in_order():
             if parsed.watch:
                 return _watch(parsed)

@@ -213,6 +213,8 @@ def print_json(result: Mapping[str, object]) -> None:
 
 def check_output(parsed: argparse.Namespace, output: str | None) -> None:
     """Reject an unknown file extension before any work is done."""
+    if output == "":
+        fail(parsed, "the name of the output file is empty")
     known = parsed.format is not None or output in (None, STANDARD)
     if output is not None and not known and Path(output).suffix not in FORMATS:
         fail(

@@ -39,6 +39,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Write a program that leaks and run it."""
     library, tensor = _library(parsed)
+    if parsed.report_dir == "":
+        fail(parsed, "--report-dir is empty")
     try:
         folder = Path(parsed.report_dir or tempfile.mkdtemp(prefix="cyclescope-demo-"))
         folder.mkdir(parents=True, exist_ok=True)

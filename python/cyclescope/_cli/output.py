@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Iterator
 from typing import TextIO
@@ -21,6 +22,10 @@ def keep_streams() -> None:
 
 def _stdout() -> TextIO | None:
     return sys.stdout if _kept is None else _kept[0]
+
+
+UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What a file's name may have, and a terminal obeys or shows in another order."""
 
 
 class OutputError(Exception):
@@ -76,6 +81,7 @@ def tell(text: str) -> None:
     stream = sys.stderr if _kept is None else _kept[1]
     if stream is None:
         return
+    text = UNSAFE.sub(lambda found: ascii(found[0])[1:-1], text)
     with contextlib.suppress(Exception):
         try:
             descriptor = stream.fileno()

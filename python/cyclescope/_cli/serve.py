@@ -26,8 +26,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
 def run(parsed: argparse.Namespace) -> int:
     """Serve the folder until Ctrl-C."""
     folder = Path(parsed.folder)
-    if not is_folder(folder):
-        fail(parsed, f"{folder} is not a folder")
+    if not parsed.folder or not is_folder(folder):
+        fail(parsed, f"{parsed.folder or repr('')} is not a folder")
     if (why := why_unreadable(folder)) is not None:
         fail(parsed, f"cannot read {why}")
     try:

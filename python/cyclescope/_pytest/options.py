@@ -151,6 +151,11 @@ def read(config: pytest.Config) -> Choices:
         raise pytest.UsageError(
             "--tensor-cycles-update-baseline needs a file: give --tensor-cycles-baseline=FILE"
         )
+    json, sarif = _path(config, "-json"), _path(config, "-sarif")
+    if json is not None and json == sarif:
+        raise pytest.UsageError(
+            f"--tensor-cycles-json and --tensor-cycles-sarif name the same file: {json}"
+        )
     if mode is None and given(config):
         # Who gives an option expects a check, and a file that says "no leaks" would be false.
         mode = "report"
@@ -164,8 +169,8 @@ def read(config: pytest.Config) -> Choices:
             whole=scope == "whole",
             baseline=None if file is None else Baseline.read(file, updates=update),
             update_baseline=update,
-            json=_path(config, "-json"),
-            sarif=_path(config, "-sarif"),
+            json=json,
+            sarif=sarif,
             config=config,
             given_report_dir=_path(config, "-report-dir") or configured.report_dir,
         )

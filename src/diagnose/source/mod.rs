@@ -500,6 +500,9 @@ fn without_class(leak: &mut Leak, cut: &Cut, sources: &Sources) {
 /// # Errors
 /// Why there is none, as a clause.
 pub fn fix(file: &Path, line: usize) -> Result<Patch, String> {
+    if file.exists() && !file.is_file() {
+        return Err("it is not a file".to_owned());
+    }
     let text = read(file).ok_or("it is not Python source in UTF-8, or it is larger than 1 MiB")?;
     let lines = text.lines().count();
     if !(1..=lines).contains(&line) {
