@@ -10,6 +10,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use super::Snapshot;
 use super::places::function_code;
 use crate::cpython::fields::visited;
+use crate::cpython::frames::variable_names;
 use crate::cpython::instances::instance_dict;
 use crate::cpython::{Builtins, Descriptor, Form, Layouts, ObjectKind, int_value, text_of};
 
@@ -23,7 +24,7 @@ const GONE_THROUGH: usize = 16;
 /// have equal names. `None` where that cannot be told so quickly.
 ///
 /// Addresses stand for types, and for what functions and methods refer to outside of the group. As memory is used again,
-/// shapes compare while no class has died; code is also told by its name and its line, and a name by its text.
+/// shapes compare while no class has died; code is also told by its place and its names, and a name by its text.
 ///
 /// # Safety
 /// The caller is attached to the interpreter, and the objects with these numbers are alive.
@@ -189,7 +190,11 @@ impl<H: Hasher> Shape<'_, H> {
             let object = Bound::from_borrowed_ptr(Python::assume_attached(), object);
             let code = match kind {
                 ObjectKind::Code => Some(object),
-                ObjectKind::Function => function_code(self.builtins, &object),
+                ObjectKind::Function => {
+                    let name = self.builtins.function_qualname.get(&object);
+                    name.and_then(|name| text_of(&name)).hash(&mut self.hasher);
+                    function_code(self.builtins, &object)
+                }
                 _ if of == ObjectKind::Method => return None,
                 _ => {
                     text_of(&object).hash(&mut self.hasher);
@@ -198,9 +203,11 @@ impl<H: Hasher> Shape<'_, H> {
             };
             if let Some(code) = code {
                 let part = |part: &Descriptor| part.get(&code);
-                let name = part(&self.builtins.code_name).and_then(|name| text_of(&name));
+                let text = |it: &Descriptor| part(it).and_then(|it| text_of(&it));
                 let line = part(&self.builtins.code_first_line).and_then(|line| int_value(&line));
-                (name, line).hash(&mut self.hasher);
+                let place = (text(&self.builtins.code_filename), line);
+                let name = text(&self.builtins.code_name);
+                (place, name, variable_names(self.builtins, &code)).hash(&mut self.hasher);
             }
         }
         Some(())

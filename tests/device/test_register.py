@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 import functools
 import random
+import re
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
@@ -301,3 +302,17 @@ def test_without_a_watch_and_off() -> None:
 def test_a_metaclass_is_refused(metaclass: type) -> None:
     with pytest.raises(TypeError, match="is a metaclass: register the class whose objects hold"):
         cyclescope.register_framework(metaclass, device="npu", pointer="a", nbytes="b")
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "said"),
+    [
+        ("device", 3, 'device is the name of a kind of device, such as "cuda", not 3'),
+        ("pointer", None, "pointer is the name of an attribute, not None"),
+        ("shape", 1.5, "shape is the name of an attribute, not 1.5"),
+    ],
+)
+def test_what_is_no_name_is_said_to_be_none(argument: str, value: object, said: str) -> None:
+    arguments: dict[str, Any] = {"device": "cuda", "pointer": "pointer", "nbytes": "nbytes"}
+    with pytest.raises(TypeError, match=re.escape(said)):
+        register_framework(type("Mine", (), {}), **arguments | {argument: value})

@@ -170,4 +170,11 @@ def test_a_run_fails_without_a_file_that_was_asked_for(
     result = run(pytester, *RESULTS)
     result.assert_outcomes(passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["The run fails, because a file that was asked for is not there."])
+    result.stdout.fnmatch_lines(["The run fails, because a requested report could not be written."])
+
+
+def test_one_file_cannot_have_two_formats(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=CLEAN)
+    result = run(pytester, "--tensor-cycles-json=a.out", "--tensor-cycles-sarif=a.out")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "name the same file" in result.stderr.str()

@@ -258,6 +258,29 @@ def method_made_anew(number: int) -> None:
     free(space["leak"])
 
 
+def other_file(number: int) -> None:
+    space: dict[str, Any] = {}
+    source = "def leak(node):\n    node.callback = lambda: node\n"
+    exec(compile(source, f"made_anew{number}.py", "exec"), space)
+    space["leak"](Node(array=array()))
+
+
+def other_variable(number: int) -> None:
+    space: dict[str, Any] = {}
+    name = ["node", "self", "that", "this"][number]
+    source = f"def leak({name}):\n    {name}.callback = lambda: {name}\n"
+    exec(compile(source, "made_anew.py", "exec"), space)
+    space["leak"](Node(array=array()))
+
+
+def free_renamed(node: Node) -> None: ...
+
+
+def renamed_method(number: int) -> None:
+    free_renamed.__qualname__ = ["free_step", "free_init", "free_exit", "free_fail"][number]
+    free(free_renamed)
+
+
 def name_made_anew(number: int) -> None:
     renamed("".join(["on_", ["step", "init", "exit", "fail"][number]]))
 
@@ -281,6 +304,9 @@ def class_made_anew(number: int) -> None:
 MADE_ANEW = [
     code_made_anew,
     method_made_anew,
+    other_file,
+    other_variable,
+    renamed_method,
     name_made_anew,
     callable_made_anew,
     key_made_anew,

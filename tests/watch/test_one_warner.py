@@ -293,3 +293,20 @@ def test_a_watch_takes_the_name_of_one_device() -> None:
         assert watch.is_running
     with pytest.raises(ValueError, match="'any' for all memory"):
         cyclescope.Watch("anything", lambda report: None, once_per_leak=True)
+
+
+def test_a_new_folder_has_what_was_found_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_teller, "REFRESH_SECONDS", 0.05)
+    watch = warn(tmp_path / "first")
+    leak(KINDS[0])
+    assert watch.flush(60)
+    warn(tmp_path / "second")
+    leak(KINDS[0], KINDS[0])
+    deadline = time.monotonic() + 60
+    while not (files := list((tmp_path / "second").glob("*.json"))):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    (found,) = CycleReport.from_json(files[0].read_text("utf-8")).leaks
+    assert found.count >= 1

@@ -13,7 +13,6 @@ from pathlib import Path
 from cyclescope import _log, _native, _ranks
 from cyclescope._devices import Devices
 from cyclescope._files import (
-    check_writable,
     exists,
     folder_named,
     make_folder,
@@ -243,12 +242,9 @@ def on_signal(
     chosen = configured.report_dir if report_dir is None else folder_named(report_dir)
     names = configured.devices_or(devices)
     redact_if(redact)
-    folder = None if chosen is None else Path(absolute(chosen))
-    watch = SignalWatch(number, names, folder)
+    watch = SignalWatch(number, names, None if chosen is None else Path(absolute(chosen)))
     if OFF:
         return watch
-    if folder is not None:
-        check_writable(folder)
     _refuse_blocked(number, watch.signal)
     if _current is not None:
         _current._replace(number)
