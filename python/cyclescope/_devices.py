@@ -97,10 +97,10 @@ def blindness(names: list[str], *, has_ended: bool = False) -> str | None:
 
 def _why_none(kind: str, has_ended: bool) -> str | None:
     """Why there is no memory of a kind; None if there may be some."""
-    if kind == "cuda":
-        return _why_no_cuda()
     if kind in HOST or kind in registered:
         return None
+    if kind == "cuda":
+        return _why_no_cuda()
     no_cuda = _why_no_cuda()
     if kind == "gpu" and (no_cuda is None or registered):
         return None

@@ -26,8 +26,8 @@ fired = met = 0
 def interrupted(work, seconds, rounds):
     '''How often the handler has run, and how often what it raised arrived here.'''
     global met
-    signal.signal(signal.SIGALRM, on_alarm)
     for number in range(rounds):
+        signal.signal(signal.SIGALRM, on_alarm)
         ends = time.perf_counter() + 20 * seconds
         try:
             signal.setitimer(signal.ITIMER_REAL, seconds * (1 + number % 7) / 3)
@@ -45,6 +45,21 @@ monitor = cyclescope.watch_growth(every=1, devices="any")
 interrupted(monitor.step, 0.01, 40)
 print(monitor.cost.samples > 40)
 """
+REPLACED = STEPS.replace(
+    "interrupted(",
+    """
+class OnAlarm:
+    def __call__(self, *arguments):
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)
+        on_alarm(*arguments)
+
+class Derived(OnAlarm): ...
+
+asked = signal.signal
+signal.signal = lambda number, handler: asked(number, Derived() if handler is on_alarm else handler)
+interrupted(""",
+)
+"""As :data:`STEPS`, with an object as handler, which puts another in its place before it raises."""
 COLLECTIONS = """
 import gc, torch, cyclescope
 
@@ -88,8 +103,9 @@ def output(command: list[str], cwd: Path) -> str:
     return done.stdout
 
 
-def test_a_step_of_a_monitor_passes_it_on(tmp_path: Path) -> None:
-    assert output([sys.executable, "-c", TIMER + STEPS], tmp_path) == "True True\nTrue\n"
+@pytest.mark.parametrize("steps", [STEPS, REPLACED], ids=["function", "replaced"])
+def test_a_step_of_a_monitor_passes_it_on(steps: str, tmp_path: Path) -> None:
+    assert output([sys.executable, "-c", TIMER + steps], tmp_path) == "True True\nTrue\n"
 
 
 @needs_torch

@@ -374,7 +374,7 @@ def _print(parsed: argparse.Namespace, report: CycleReport) -> bool:
     if report.leaks and parsed.trace:
         texts.append(report.to_text())
     if STANDARD in parsed.output:
-        text = rendered(parsed, STANDARD, report)
+        text = report.to_json() if parsed.prints_json else rendered(parsed, STANDARD, report)
         texts.append(text.removesuffix("\n"))
     try:
         if texts:
@@ -444,12 +444,13 @@ def _devices(parsed: argparse.Namespace) -> list[str]:
 def _of_this_rank(output: str) -> str:
     """The file of this rank: all ranks get the same arguments and must not share a file."""
     path, rank = Path(output), cyclescope.current_rank()
-    if rank is None or rank.world_size == 1 or output == STANDARD:
+    if rank is None or output == STANDARD:
         return output
     # A launcher that starts a rank again gives it the same arguments, too.
     attempt = environment("TORCHELASTIC_RESTART_COUNT", "").strip()
     again = f"-attempt{attempt}" if attempt.isdecimal() and int(attempt) else ""
-    return str(path.with_name(f"{path.stem}-rank{rank.rank}{again}{path.suffix}"))
+    which = "" if rank.world_size == 1 else f"-rank{rank.rank}"
+    return str(path.with_name(f"{path.stem}{which}{again}{path.suffix}"))
 
 
 def _growth(parsed: argparse.Namespace) -> AutomaticSteps:
