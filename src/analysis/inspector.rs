@@ -442,10 +442,11 @@ impl Inspector {
         report.leaks = leaks;
         report.epochs = epochs;
         report.sort_leaks();
-        let collections = u64::from(report.collection.trigger != "look");
+        let looked = report.collection.trigger == "look";
         for leak in &mut report.leaks {
             leak.occurrences = vec![SeenAt {
-                collections,
+                collections: u64::from(!looked),
+                looked,
                 ..self.seen_at(report.time, leak.count, leak.bytes_held)
             }];
         }

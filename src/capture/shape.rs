@@ -119,6 +119,9 @@ impl<H: Hasher> Shape<'_, H> {
                 // around it, but for the dicts.
                 ObjectKind::Function | ObjectKind::Method => {
                     let object = Bound::from_borrowed_ptr(Python::assume_attached(), object);
+                    if self.has_attributes(&object) {
+                        return None;
+                    }
                     for referent in visited(&object) {
                         match self.place(referent) {
                             Some(_) if ffi::PyDict_Check(referent) != 0 => return None,
@@ -132,7 +135,8 @@ impl<H: Hasher> Shape<'_, H> {
                         }
                     }
                 }
-                ObjectKind::Dict => self.add_dict(object)?,
+                // One of a derived class may have attributes.
+                ObjectKind::Dict if ffi::PyDict_CheckExact(object) != 0 => self.add_dict(object)?,
                 _ => return None,
             }
         }
@@ -190,6 +194,7 @@ impl<H: Hasher> Shape<'_, H> {
             let object = Bound::from_borrowed_ptr(Python::assume_attached(), object);
             let code = match kind {
                 ObjectKind::Code => Some(object),
+                ObjectKind::Function if self.has_attributes(&object) => return None,
                 ObjectKind::Function => {
                     let name = self.builtins.function_qualname.get(&object);
                     name.and_then(|name| text_of(&name)).hash(&mut self.hasher);
@@ -211,6 +216,13 @@ impl<H: Hasher> Shape<'_, H> {
             }
         }
         Some(())
+    }
+
+    /// True for a function with attributes, such as `__wrapped__`, by which it may be called something else.
+    fn has_attributes(&self, function: &Bound<'_, PyAny>) -> bool {
+        let dict = instance_dict(&self.builtins.instances, function);
+        // SAFETY: attached; the dict is alive, as the function refers to it.
+        dict.is_some_and(|dict| unsafe { ffi::PyDict_Size(dict as *mut ffi::PyObject) > 0 })
     }
 
     /// Which object of the group it is, if it is one.

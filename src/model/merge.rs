@@ -108,10 +108,7 @@ fn shares(reports: &[&Report]) -> Vec<ProcessShare> {
 
 /// Takes what each process held from the occurrences, which have what was seen twice once, where all of them are there.
 fn correct_shares(merged: &mut Report) {
-    for leak in &merged.leaks {
-        if occurrences::sum(&leak.occurrences, |seen| seen.bytes) != leak.bytes_held {
-            continue;
-        }
+    for leak in merged.leaks.iter().filter(|leak| is_complete(leak)) {
         for share in &mut merged.processes {
             let is_its = |seen: &&Occurrence| match share.rank {
                 Some(_) => seen.rank == share.rank,
@@ -119,11 +116,17 @@ fn correct_shares(merged: &mut Report) {
             };
             let its: Vec<&Occurrence> = leak.occurrences.iter().filter(is_its).collect();
             if !its.is_empty() {
-                let held = occurrences::sum(its, |seen| seen.bytes);
+                let held = occurrences::distinct(its, |seen| seen.bytes);
                 share.bytes_held.insert(leak.signature.clone(), held);
             }
         }
     }
+}
+
+/// True if the occurrences are all that the leak counts.
+fn is_complete(leak: &Leak) -> bool {
+    let distinct = |of: fn(&Occurrence) -> u64| occurrences::distinct(&leak.occurrences, of);
+    distinct(|seen| seen.count) == leak.count && distinct(|seen| seen.bytes) == leak.bytes_held
 }
 
 /// What the process of a report held.
@@ -153,26 +156,49 @@ fn add_bytes(bytes_held: &mut BTreeMap<String, u64>, signature: &str, bytes: u64
 /// Adds the occurrences of a leak to those of the same leak.
 fn add(leak: &mut Leak, more: &Leak) {
     // Saturating, as files from elsewhere may say anything.
-    leak.count = leak.count.saturating_add(more.count);
-    leak.frozen = leak.frozen.saturating_add(more.frozen);
-    leak.objects = leak.objects.saturating_add(more.objects);
-    leak.bytes_held = leak.bytes_held.saturating_add(more.bytes_held);
+    let (count, bytes) = (
+        leak.count.saturating_add(more.count),
+        leak.bytes_held.saturating_add(more.bytes_held),
+    );
+    let is_known = is_complete(leak) && is_complete(more);
+    occurrences::add(&mut leak.occurrences, more.occurrences.iter().cloned());
+    let distinct = |of: fn(&Occurrence) -> u64| occurrences::distinct(&leak.occurrences, of);
+    let totals = (distinct(|seen| seen.count), distinct(|seen| seen.bytes));
+    let is_frozen = |seen: &&Occurrence| seen.collections == 0 && !seen.looked;
+    // Of what both have seen, each has what the other has.
+    let seen_again = is_known && totals != (count, bytes);
+    let joined = |one: u64, other: u64| {
+        let all = one.saturating_add(other);
+        match seen_again {
+            true => share(all, totals.0, count),
+            false => all,
+        }
+    };
+    (leak.count, leak.bytes_held) = if seen_again { totals } else { (count, bytes) };
+    leak.frozen = match seen_again {
+        true => occurrences::distinct(leak.occurrences.iter().filter(is_frozen), |seen| seen.count),
+        false => leak.frozen.saturating_add(more.frozen),
+    };
+    leak.objects = joined(leak.objects, more.objects);
     shared::add(&mut leak.shared, &more.shared);
+    if seen_again {
+        for shared in &mut leak.shared {
+            shared.bytes = share(shared.bytes, totals.1, bytes);
+        }
+    }
     leak.bytes_freed = leak
         .bytes_freed
         .zip(more.bytes_freed)
         .map(|(a, b)| a.saturating_add(b));
-    leak.buffers_omitted = leak.buffers_omitted.saturating_add(more.buffers_omitted);
-    occurrences::add(&mut leak.occurrences, more.occurrences.iter().cloned());
+    leak.buffers_omitted = joined(leak.buffers_omitted, more.buffers_omitted);
     let is_same = |one: &Buffer, other: &Buffer| {
         (&one.device, one.pointer, one.bytes) == (&other.device, other.pointer, other.bytes)
     };
     // Otherwise an address means the same memory in one look at one process only.
-    let seen_again = drop_seen_again(leak);
     let known = leak.buffers.len();
     let more = more.buffers.iter().filter(|buffer| {
-        let before = leak.buffers.iter().take(known);
-        !seen_again || !before.into_iter().any(|it| is_same(it, buffer))
+        let mut before = leak.buffers.iter().take(known);
+        !seen_again || !before.any(|it| is_same(it, buffer))
     });
     let more: Vec<Buffer> = more.cloned().collect();
     leak.buffers.extend(more.into_iter().map(|mut buffer| {
@@ -182,33 +208,10 @@ fn add(leak: &mut Leak, more: &Leak) {
     }));
 }
 
-/// Takes out what was seen and not collected, if the same process has seen it since: in a later look, or in the collection
-/// that took it. Of garbage that no collection frees, only later looks have seen the same. True if there was any.
-fn drop_seen_again(leak: &mut Leak) -> bool {
-    let is_frozen = leak.frozen > 0;
-    let per_group = leak.objects / leak.count.max(1);
-    let all = std::mem::take(&mut leak.occurrences);
-    let is_seen_again = |(at, seen): (usize, &Occurrence)| {
-        let mut later = all[at + 1..].iter();
-        seen.collections == 0
-            && later.any(|later| {
-                occurrences::same_process(seen, later) && (later.collections == 0 || !is_frozen)
-            })
-    };
-    let again: Vec<bool> = all.iter().enumerate().map(is_seen_again).collect();
-    for (seen, again) in all.into_iter().zip(&again) {
-        if !again {
-            leak.occurrences.push(seen);
-            continue;
-        }
-        leak.count = leak.count.saturating_sub(seen.count);
-        leak.bytes_held = leak.bytes_held.saturating_sub(seen.bytes);
-        leak.objects = leak
-            .objects
-            .saturating_sub(per_group.saturating_mul(seen.count));
-        leak.frozen = leak.frozen.saturating_sub(seen.count);
-    }
-    again.contains(&true)
+/// So much of a number as `part` is of `whole`.
+fn share(of: u64, part: u64, whole: u64) -> u64 {
+    let share = u128::from(of) * u128::from(part) / u128::from(whole.max(1));
+    u64::try_from(share).unwrap_or(u64::MAX)
 }
 
 /// Keeps the largest buffers, those that are drawn first among equals.

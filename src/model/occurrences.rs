@@ -12,6 +12,7 @@ pub fn of(process: &Process, time: f64, count: u64, bytes: u64) -> Occurrence {
     Occurrence {
         time,
         collections: 1,
+        looked: false,
         count,
         bytes,
         pause_us: 0,
@@ -36,6 +37,43 @@ pub fn add(all: &mut Vec<Occurrence>, more: impl IntoIterator<Item = Occurrence>
             all.drain(..before - LIMIT);
         }
     }
+}
+
+/// What all occurrences have, in the order of time: of garbage that was only looked at, what the same process has not had
+/// in later looks and collections; of garbage that no collection frees, the most that a process has had.
+pub fn distinct<'a>(
+    all: impl IntoIterator<Item = &'a Occurrence>,
+    of: impl Fn(&Occurrence) -> u64,
+) -> u64 {
+    let all: Vec<&Occurrence> = all.into_iter().collect();
+    let mut ranks: HashMap<(&str, u32), Vec<u32>> = HashMap::new();
+    for seen in &all {
+        let known = ranks.entry((&seen.host, seen.pid)).or_default();
+        known.extend(seen.rank.filter(|rank| !known.contains(rank)));
+    }
+    // What came later, of what a look may have seen, and of what no collection frees.
+    let mut later: HashMap<(&str, u32, Option<u32>), (u64, u64)> = HashMap::new();
+    let mut total = 0_u64;
+    for seen in all.into_iter().rev() {
+        let process = (seen.host.as_str(), seen.pid);
+        // A process may learn its rank between two reports.
+        let rank = seen.rank.or_else(|| match ranks[&process][..] {
+            [rank] => Some(rank),
+            _ => None,
+        });
+        let (taken, frozen) = later.entry((process.0, process.1, rank)).or_default();
+        let (known, is_seen_again) = match (seen.collections, seen.looked) {
+            (0, false) => (frozen, true),
+            (_, looked) => (taken, looked),
+        };
+        let new = match is_seen_again {
+            true => of(seen).saturating_sub(*known),
+            false => of(seen),
+        };
+        *known = known.saturating_add(new);
+        total = total.saturating_add(new);
+    }
+    total
 }
 
 /// The sum of what occurrences have.
@@ -101,6 +139,38 @@ mod tests {
         add(&mut all, [seen(3, 2), seen(7, 1)]);
         let times: Vec<f64> = all.iter().map(|one| one.time).collect();
         assert_eq!(times, [3.0, 5.0, 7.0]);
+    }
+
+    #[test]
+    fn what_a_look_has_seen_is_not_counted_again() {
+        let look = |time, pid, count| Occurrence {
+            collections: 0,
+            looked: true,
+            count,
+            ..seen(time, pid)
+        };
+        let frozen = |time, pid, count| Occurrence {
+            looked: false,
+            ..look(time, pid, count)
+        };
+        let groups = |mut all: Vec<Occurrence>| {
+            all.sort_by(|a, b| a.time.total_cmp(&b.time));
+            distinct(&all, |one| one.count)
+        };
+        // A collection has two.
+        assert_eq!(groups(vec![look(1, 1, 1), look(2, 1, 2), seen(3, 1)]), 2);
+        assert_eq!(groups(vec![look(1, 1, 5), seen(3, 1)]), 5);
+        assert_eq!(groups(vec![seen(1, 1), look(3, 1, 2)]), 4);
+        assert_eq!(groups(vec![look(1, 1, 2), seen(3, 2)]), 4);
+        // What is frozen stays, and no collection takes it.
+        assert_eq!(groups(vec![frozen(1, 1, 2), frozen(2, 1, 2)]), 2);
+        assert_eq!(groups(vec![frozen(1, 1, 2), look(2, 1, 1), seen(3, 1)]), 4);
+        // It learned its rank in between.
+        let of_rank = Occurrence {
+            rank: Some(0),
+            ..seen(2, 1)
+        };
+        assert_eq!(groups(vec![look(1, 1, 2), of_rank]), 2);
     }
 
     #[test]

@@ -205,6 +205,9 @@ pub struct Occurrence {
     pub time: f64,
     /// Number of collections combined here; 0 for garbage that was seen and not collected.
     pub collections: u64,
+    /// A check that collects nothing has seen it: what was collected later may be the same.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub looked: bool,
     /// Number of groups of objects that leaked.
     pub count: u64,
     /// Bytes of the buffers that they held.

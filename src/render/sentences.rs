@@ -414,7 +414,7 @@ pub fn seen(leak: &Leak) -> Option<String> {
         0 | 1 => format!("from {} to", utc(first.time)),
         _ => "until".to_owned(),
     };
-    let times = sum(|seen| seen.count);
+    let times = occurrences::distinct(all, |seen| seen.count);
     // Of very many processes, the latest are kept.
     let times = match times < leak.count {
         true => format!(
@@ -424,10 +424,14 @@ pub fn seen(leak: &Leak) -> Option<String> {
         ),
         false => counted(times, "time", "times"),
     };
+    let looks = match all.iter().filter(|seen| seen.looked).count() as u64 {
+        0 => String::new(),
+        looks => format!(" and {}", counted(looks, "inspection", "inspections")),
+    };
     Some(format!(
-        "{times} in {} collections{where_}, {} in total, {from} {}",
+        "{times} in {} collections{looks}{where_}, {} in total, {from} {}",
         grouped(collections),
-        human_bytes(sum(|seen| seen.bytes)),
+        human_bytes(occurrences::distinct(all, |seen| seen.bytes)),
         utc(last.time),
     ))
 }

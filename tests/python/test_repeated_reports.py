@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 from pathlib import Path
 
@@ -159,3 +160,42 @@ def test_garbage_that_is_only_looked_at_counts_once(tmp_path: Path) -> None:
     (leak,) = _native.merge([collected, looked()]).leaks
     assert (leak.count, leak.bytes_held // MIB) == (3, 3)
     gc.collect()
+
+
+def test_frozen_garbage_and_other_ranks_add_to_what_was_looked_at() -> None:
+    gc.collect()
+    Node()
+    look = looked()
+    collected = cyclescope.find_tensor_cycles(devices="any", frozen=False)
+    Node()
+    gc.freeze()
+    try:
+        frozen = [cyclescope.find_tensor_cycles(devices="any") for _ in range(2)]
+    finally:
+        gc.unfreeze()
+    other = json.loads(collected.to_json())
+    other["process"] |= {"pid": 1, "rank": 5}
+    for leak in other["leaks"]:
+        for seen in leak["occurrences"]:
+            seen |= {"pid": 1, "rank": 5}
+    reports = [look, collected, *frozen, CycleReport.from_json(json.dumps(other))]
+    for order in itertools.permutations(reports):
+        one, *rest = order
+        nested = _native.merge([_native.merge([one, rest[0]]), _native.merge(rest[1:])])
+        for merged in (_native.merge(list(order)), nested):
+            (leak,) = merged.leaks
+            assert (leak.count, leak.bytes_held // MIB, leak.frozen) == (3, 3, 1)
+            assert merged.bytes_held == leak.bytes_held
+    gc.collect()
+
+
+def test_memory_that_two_leaks_share_is_not_counted_twice() -> None:
+    gc.collect()
+    node = Node()
+    Holder(node.array)
+    del node
+    look = looked()
+    collected = cyclescope.find_tensor_cycles(devices="any", frozen=False)
+    expected = collected.bytes_held
+    for order in itertools.permutations([look, look, collected]):
+        assert _native.merge(list(order)).bytes_held == expected

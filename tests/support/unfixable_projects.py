@@ -64,7 +64,7 @@ REFUSED = [
     Project(
         "replaced in a list by an argument",
         ENGINE.replace("CALL", "return self.engines[0].on_event(self.engines.clear() or 2)"),
-        reason="nothing may hold",
+        reason="perhaps nothing else keeps",
     ),
     Project(
         "a global replaced by an argument",
@@ -72,12 +72,12 @@ REFUSED = [
             "global o; o = Owner(3); print(o.cb(drop()))",
             after="def drop():\n    global o\n    o = None\n    return 1\n",
         ),
-        reason="nothing may hold",
+        reason="perhaps nothing else keeps",
     ),
     Project(
         "replaced in its call",
         owner("o = Owner(3); print(o.cb((o := 1)))"),
-        reason="nothing may hold",
+        reason="perhaps nothing else keeps",
     ),
     Project(
         "deep copy elsewhere",

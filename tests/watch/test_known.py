@@ -281,6 +281,21 @@ def renamed_method(number: int) -> None:
     free(free_renamed)
 
 
+def wrapped_method(number: int) -> None:
+    functions = [free_step, free_epoch, Node.on_step, Node.on_epoch]
+    free_renamed.__wrapped__ = functions[number]  # type: ignore[attr-defined]
+    free(free_renamed)
+
+
+class Table(dict[str, Any]):
+    __slots__ = ("fifth", "first", "fourth", "third")
+
+
+def slot_of_table(number: int) -> None:
+    table = Table(array=array())
+    setattr(table, Table.__slots__[number], table)
+
+
 def name_made_anew(number: int) -> None:
     renamed("".join(["on_", ["step", "init", "exit", "fail"][number]]))
 
@@ -307,6 +322,8 @@ MADE_ANEW = [
     other_file,
     other_variable,
     renamed_method,
+    wrapped_method,
+    slot_of_table,
     name_made_anew,
     callable_made_anew,
     key_made_anew,

@@ -156,9 +156,7 @@ fn calls_builtin(syntax: &Syntax, call: Option<Node<'_>>, names: &[&str]) -> boo
 /// Why a bound method may be another by the time of the call.
 fn replaced(syntax: &Syntax, node: Node<'_>, subject: &Subject) -> Option<String> {
     let method = subject.method.as_deref()?;
-    let is_target = node
-        .parent()
-        .is_some_and(|parent| parent.kind() == "assignment" && is_field(parent, "left", node));
+    let is_target = is_target(node);
     let name = named(syntax, node);
     (is_target && (name == method || name == "__class__")).then(|| {
         let line = lines(node).0;
@@ -166,11 +164,36 @@ fn replaced(syntax: &Syntax, node: Node<'_>, subject: &Subject) -> Option<String
     })
 }
 
+/// True for what gets a value: alone or among others, by an assignment, a loop or a `with` statement.
+fn is_target(node: Node<'_>) -> bool {
+    const AMONG: [&str; 9] = [
+        "pattern_list",
+        "tuple_pattern",
+        "list_pattern",
+        "list_splat_pattern",
+        "expression_list",
+        "tuple",
+        "list",
+        "list_splat",
+        "parenthesized_expression",
+    ];
+    let Some(parent) = node.parent() else {
+        return false;
+    };
+    match parent.kind() {
+        "as_pattern_target" | "delete_statement" => true,
+        kind if AMONG.contains(&kind) => is_target(parent),
+        _ => is_field(parent, "left", node),
+    }
+}
+
 /// Why a string may be the name of the attribute.
 fn by_name(syntax: &Syntax, node: Node<'_>, subject: &Subject) -> Option<String> {
     let (text, line) = (syntax.of(node), lines(node).0);
-    let is_method = subject.method.as_deref() == Some(text);
-    if !is_method && text != subject.attribute || is_asked_for(syntax, node) {
+    // `'trainer.callback'`, as `operator.attrgetter` and `mock.patch` take it.
+    let has = |name: &str| text == name || is_path(text) && text.split('.').any(|it| it == name);
+    let is_method = subject.method.as_deref().is_some_and(has);
+    if !is_method && !has(&subject.attribute) || is_asked_for(syntax, node) {
         return None;
     }
     if is_method {
@@ -181,6 +204,13 @@ fn by_name(syntax: &Syntax, node: Node<'_>, subject: &Subject) -> Option<String>
     Some(format!(
         "line {line} has the string '{text}', which may name the attribute"
     ))
+}
+
+/// True for names with dots between them.
+fn is_path(text: &str) -> bool {
+    let is_name =
+        |part: &str| !part.is_empty() && part.chars().all(|c| c.is_alphanumeric() || c == '_');
+    text.contains('.') && text.split('.').all(is_name)
 }
 
 /// True for the name in `hasattr(object, 'name')`.

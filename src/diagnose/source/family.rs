@@ -56,7 +56,12 @@ impl Family {
         let text = syntax.of(base);
         let generic = text.split('[').next().unwrap_or_default();
         let name = last_part(generic);
-        if base.kind() == "call" || NOT_REFERABLE.contains(&name) {
+        // `Point = namedtuple("Point", "x y")`
+        let is_made = syntax
+            .bindings(syntax.root(), name)
+            .iter()
+            .any(|node| node.parent().is_some_and(|it| it.kind() == "assignment"));
+        if base.kind() == "call" || is_made || NOT_REFERABLE.contains(&name) {
             return Err(format!("instances of `{text}` take no weak references"));
         }
         let is_known = base.kind() == "keyword_argument" && generic.ends_with("ABCMeta");
@@ -70,7 +75,19 @@ impl Family {
 fn refuse_slots(syntax: &Syntax, class: Node<'_>) -> Result<(), String> {
     let has_slots = !syntax.bindings(class, "__slots__").is_empty()
         || decorators(syntax, class).any(|text| text.contains("slot"));
-    if has_slots {
+    // `record = partial(dataclass, slots=True)`
+    let is_made = |text: &str| {
+        let name: String = text
+            .trim_start_matches('@')
+            .chars()
+            .take_while(|c| c.is_alphanumeric() || *c == '_')
+            .collect();
+        syntax
+            .bindings(syntax.root(), &name)
+            .iter()
+            .any(|node| node.parent().is_some_and(|it| it.kind() == "assignment"))
+    };
+    if has_slots || decorators(syntax, class).any(is_made) {
         return Err("a class with `__slots__` may have no room for weak references".into());
     }
     Ok(())

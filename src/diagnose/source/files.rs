@@ -1,5 +1,7 @@
 //! Reading source files, whatever a path turns out to be; and which others belong to the same project.
 
+use std::cell::LazyCell;
+use std::collections::HashSet;
 use std::fs::{File, metadata, read_dir};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -81,7 +83,8 @@ pub fn module_name(file: &Path) -> String {
     }
 }
 
-/// The other Python files of a project; of the folder alone if nothing marks a project.
+/// The other Python files of a project. If nothing marks one: those of the folder, of the folders in it that a file of it
+/// names, and of the folders around it as far as it is a package's, and of one more.
 pub fn project(file: &Path) -> Result<Vec<PathBuf>, String> {
     let folder = file.parent().filter(|folder| folder.is_dir());
     let Some(folder) = folder else {
@@ -90,8 +93,16 @@ pub fn project(file: &Path) -> Result<Vec<PathBuf>, String> {
     let is_root = |folder: &&Path| ROOTS.iter().any(|name| folder.join(name).exists());
     let root = folder.ancestors().find(is_root);
     let mut pending = vec![root.unwrap_or(folder).to_path_buf()];
+    let mut above = Vec::new();
+    if root.is_none() {
+        let is_packages = |folder: &&Path| folder.join("__init__.py").exists();
+        let packages = folder.ancestors().take_while(is_packages).count();
+        above.extend(folder.ancestors().skip(1).take(packages + 1));
+        pending.extend(above.iter().map(|folder| folder.to_path_buf()));
+    }
     let (mut found, mut entries, mut bytes) = (Vec::new(), 0, 0);
     while let Some(folder) = pending.pop() {
+        let named = LazyCell::new(|| names_in(&folder));
         for entry in read_dir(&folder).into_iter().flatten().flatten() {
             entries += 1;
             if entries > ENTRIES || bytes > BYTES {
@@ -106,7 +117,9 @@ pub fn project(file: &Path) -> Result<Vec<PathBuf>, String> {
                 let is_own = !name.starts_with('.')
                     && !FOREIGN.contains(&&*name)
                     && !path.join("pyvenv.cfg").exists();
-                if root.is_some() && is_own {
+                let is_above = above.contains(&&*folder);
+                let is_named = || is_own && !is_above && named.contains(&name);
+                if root.is_some() && is_own || root.is_none() && is_named() {
                     pending.push(path);
                 }
             } else if name.ends_with(".py") && path != file {
@@ -117,6 +130,17 @@ pub fn project(file: &Path) -> Result<Vec<PathBuf>, String> {
     }
     found.sort();
     Ok(found)
+}
+
+/// The words of the Python files of a folder.
+fn names_in(folder: &Path) -> HashSet<String> {
+    let files = read_dir(folder).into_iter().flatten().flatten();
+    files
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|it| it == "py"))
+        .filter_map(|path| read_bytes(&path))
+        .flat_map(|text| words(&text).map(str::to_owned).collect::<Vec<_>>())
+        .collect()
 }
 
 /// The words of a text: names, keywords and those of its strings.

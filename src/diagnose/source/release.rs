@@ -142,8 +142,9 @@ fn not_local(syntax: &Syntax, function: Node<'_>, name: &str) -> Result<(), Stri
             return Err(format!("`{name}` is not a local variable (line {line})"));
         }
     }
-    for word in ["locals", "eval", "exec"] {
-        if !syntax.variables(function, word).is_empty() {
+    for word in ["locals", "eval", "exec", "vars", "dir", "f_locals"] {
+        let is_it = |node: &Node<'_>| node.kind() == "identifier" && syntax.of(*node) == word;
+        if all(function).iter().any(is_it) {
             return Err(format!("the function uses `{word}`"));
         }
     }

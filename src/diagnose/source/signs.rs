@@ -87,8 +87,24 @@ const COUNTING: [&str; 5] = [
     "active_children",
     "get_start_method",
 ];
-/// Containers from which an object is gone when it is freed.
-const WEAK: [&str; 3] = ["WeakValueDictionary", "WeakKeyDictionary", "WeakSet"];
+/// What notices when an object is freed.
+const WEAK: [&str; 4] = [
+    "WeakValueDictionary",
+    "WeakKeyDictionary",
+    "WeakSet",
+    "WeakMethod",
+];
+/// By which code may see how many calls it is away from its caller.
+const OF_FRAMES: [&str; 6] = [
+    "_getframe",
+    "currentframe",
+    "f_back",
+    "extract_stack",
+    "format_stack",
+    "stacklevel",
+];
+/// Functions that show the variables of the function that calls them without an argument.
+const OF_LOCALS: [&str; 3] = ["locals", "vars", "dir"];
 
 /// Words of a file that make it worth parsing, besides the names of what is looked for.
 pub fn words() -> impl Iterator<Item = &'static str> {
@@ -103,7 +119,7 @@ pub fn words() -> impl Iterator<Item = &'static str> {
         "ref",
         "proxy",
     ];
-    let lists: [&[&str]; 10] = [
+    let lists: [&[&str]; 12] = [
         &READING,
         &RUNNING,
         &STATES,
@@ -113,6 +129,8 @@ pub fn words() -> impl Iterator<Item = &'static str> {
         &PICKLING_ALL,
         &PICKLING,
         &WEAK,
+        &OF_FRAMES,
+        &["stack"],
         &["__del__", "finalize"],
     ];
     lists.into_iter().flatten().copied().chain(others)
@@ -134,8 +152,14 @@ pub fn sign(syntax: &Syntax, node: Node<'_>, subject: &Subject, place: Place) ->
     if pickles(syntax, node, word, subject) {
         return says("write the object to a file or another process");
     }
-    if WEAK.contains(&word) && !in_import(node) || refers_weakly(syntax, node, word) {
+    if notices_end(syntax, node, word) || refers_weakly(syntax, node, word) {
         return says("notice when the object is freed");
+    }
+    if subject.method.is_some() && sees_frames(syntax, node, word) {
+        return says("see that the call takes one function more");
+    }
+    if place == Place::Own && shows_locals(syntax, node, word) {
+        return says("show the variables of a function");
     }
     finalizes(syntax, node, word, place)
         .then(|| format!("a finalizer in line {line} would run earlier"))
@@ -154,8 +178,15 @@ fn reads_all(syntax: &Syntax, node: Node<'_>, word: &str, place: Place) -> bool 
     if STATES.contains(&word) {
         return is_part;
     }
-    if !READING.contains(&word) || in_import(node) {
+    // `g = getattr` and `map(getattr, …)`: which name it gets is not known.
+    if word == "getattr" && !is_part && !in_import(node) {
+        return parent.is_none_or(|it| !is_field(it, "function", node));
+    }
+    if !READING.contains(&word) {
         return false;
+    }
+    if in_import(node) {
+        return is_renamed(node);
     }
     let Some(parent) = parent else { return true };
     match (word, parent.kind()) {
@@ -416,6 +447,34 @@ fn starts_workers(syntax: &Syntax, node: Node<'_>) -> bool {
     value.is_some_and(|value| syntax.of(value) != "0")
 }
 
+/// A use of what notices that an object is freed, under its own name or, where it is imported, under another.
+fn notices_end(syntax: &Syntax, node: Node<'_>, word: &str) -> bool {
+    if !in_import(node) {
+        return WEAK.contains(&word);
+    }
+    let of_module = is_from(syntax, node, &["weakref"]);
+    let imports_all = all(statement(node))
+        .iter()
+        .any(|it| it.kind() == "wildcard_import");
+    of_module && (is_renamed(node) || imports_all)
+}
+
+fn sees_frames(syntax: &Syntax, node: Node<'_>, word: &str) -> bool {
+    !in_import(node)
+        && (OF_FRAMES.contains(&word) || word == "stack" && is_from(syntax, node, &["inspect"]))
+}
+
+/// True for `locals()`, `vars()` and `dir()`.
+pub fn shows_locals(syntax: &Syntax, node: Node<'_>, word: &str) -> bool {
+    let call = node
+        .parent()
+        .filter(|parent| is_field(*parent, "function", node));
+    let arguments = call.and_then(|call| call.child_by_field_name("arguments"));
+    OF_LOCALS.contains(&word)
+        && syntax.is_variable(node)
+        && arguments.is_some_and(|list| children(list).is_empty())
+}
+
 /// `weakref.ref(x)` and `weakref.proxy(x)`, unless `x` is what a method is called on: that is the change itself.
 fn refers_weakly(syntax: &Syntax, node: Node<'_>, word: &str) -> bool {
     let is_known = match syntax.is_variable(node) {
@@ -431,7 +490,28 @@ fn refers_weakly(syntax: &Syntax, node: Node<'_>, word: &str) -> bool {
             .and_then(scope)
             .is_some_and(|it| it.kind() == "class_definition");
         let first = first.filter(|_| is_method);
-        word == "proxy" || first.is_none_or(|first| syntax.of(first) != syntax.of(argument))
+        let is_self = first.is_some_and(|first| syntax.of(first) == syntax.of(argument));
+        word == "proxy" || !is_self || !is_only_called(syntax, argument)
+    })
+}
+
+/// True for `variable = ref(argument)` where the variable is only called.
+fn is_only_called(syntax: &Syntax, argument: Node<'_>) -> bool {
+    let call = argument.parent().and_then(|list| list.parent());
+    let assignment = call
+        .and_then(|call| call.parent())
+        .filter(|it| it.kind() == "assignment");
+    let variable = assignment.and_then(|it| it.child_by_field_name("left"));
+    let Some((variable, function)) = variable
+        .filter(|it| it.kind() == "identifier")
+        .zip(functions_around(argument).into_iter().next_back())
+    else {
+        return false;
+    };
+    let uses = syntax.variables(function, syntax.of(variable));
+    uses.into_iter().filter(|it| *it != variable).all(|it| {
+        it.parent()
+            .is_some_and(|call| call.kind() == "call" && is_field(call, "function", it))
     })
 }
 

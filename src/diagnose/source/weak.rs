@@ -402,6 +402,7 @@ impl<'a> Store<'a> {
     fn checked(&self, method: Option<String>) -> Result<Subject, String> {
         let family = Family::of(self.syntax, self.class)?;
         self.refuse_place()?;
+        self.refuse_names()?;
         let attribute = self.attribute;
         let mut subject = Subject {
             attribute: attribute.to_owned(),
@@ -418,6 +419,28 @@ impl<'a> Store<'a> {
             return Err(format!("nothing in this file calls `{attribute}`"));
         }
         Ok(subject)
+    }
+
+    /// Refuses an attribute that has another name elsewhere, or that the class itself has, such as a descriptor.
+    fn refuse_names(&self) -> Result<(), String> {
+        let attribute = self.attribute;
+        if attribute.starts_with("__") && !attribute.ends_with("__") {
+            return Err(format!(
+                "`{attribute}` has another name outside of the class"
+            ));
+        }
+        let is_value = |node: &Node<'a>| {
+            let parent = node.parent().filter(|it| it.kind() == "assignment");
+            let value = parent.and_then(|it| it.child_by_field_name("right"));
+            value.is_some_and(|value| value.kind() != "none")
+        };
+        let bindings = self.syntax.bindings(self.class, attribute);
+        if bindings.iter().any(is_value) {
+            return Err(format!(
+                "the class has `{attribute}` too, which may do more with it"
+            ));
+        }
+        Ok(())
     }
 
     /// Refuses a store that is more than an assignment to an attribute of an instance.
