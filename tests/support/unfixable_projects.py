@@ -352,4 +352,91 @@ REFUSED = [
         ),
         reason="….made",
     ),
+    Project(
+        "named in a path",
+        owner(after="import operator\nf = operator.attrgetter('o.cb')\n"),
+        reason="'o.cb'",
+    ),
+    Project(
+        "a method named in a path",
+        bound(after="from unittest import mock\nf = lambda: mock.patch('program.Owner.add')\n"),
+        reason="`add` is itself replaced, or reached by name",
+    ),
+    Project("getattr as a value", owner(after="get = getattr\n"), reason="getattr"),
+    Project(
+        "members by another name",
+        owner(),
+        {"b.py": "from inspect import getmembers as gm\nf = lambda o: gm(o)\nimport program\n"},
+        "getmembers",
+    ),
+    Project(
+        "swapped in a tuple",
+        bound(after="def swap(o):\n    o.add, o.x = o.run, 1\n"),
+        reason="itself replaced",
+    ),
+    Project(
+        "replaced in a loop",
+        bound(after="def swap(o):\n    for o.add in [print]:\n        pass\n"),
+        reason="itself replaced",
+    ),
+    Project(
+        "sees its caller",
+        bound(after="def log():\n    warnings.warn('x', stacklevel=2)\n"),
+        reason="stacklevel",
+    ),
+    Project(
+        "stack by inspect",
+        bound(after="import inspect\ndef log():\n    return inspect.stack()[1].function\n"),
+        reason="`stack`",
+    ),
+    Project("local variables", owner("print(Owner(3).run(1), locals())"), reason="`locals`"),
+    Project(
+        "a weak method",
+        bound(before="import weakref", after="f = lambda o: weakref.WeakMethod(o.run)\n"),
+        reason="WeakMethod",
+    ),
+    Project(
+        "weak by another name",
+        owner(),
+        {"b.py": "import program\nfrom weakref import ref as wref\nf = lambda o: wref(o)\n"},
+        "notice",
+    ),
+    Project(
+        "kept weakly by itself",
+        owner(
+            before="import weakref",
+            after="ALL = []\nclass Kept(Owner):\n"
+            "    def keep(self):\n        ALL.append(weakref.ref(self))\n",
+        ),
+        reason="notice",
+    ),
+    Project(
+        "a descriptor",
+        owner().replace("    def __init__", "    cb = property(print)\n\n    def __init__", 1),
+        reason="the class has `cb` too",
+    ),
+    Project(
+        "of a tuple that was made",
+        owner(before="from collections import namedtuple\nP = namedtuple('P', 'x')", base="(P)"),
+        reason="weak references",
+    ),
+    Project(
+        "a decorator that was made",
+        owner(
+            before="from functools import partial\nfrom dataclasses import dataclass\n"
+            "record = partial(dataclass, slots=True)"
+        ).replace("class Owner", "@record\nclass Owner"),
+        reason="__slots__",
+    ),
+    Project(
+        "a private name",
+        owner().replace("self.cb", "self.__cb"),
+        reason="another name outside of the class",
+    ),
+    Project(
+        "a folder that is imported",
+        owner("from lib import user; print(user.take(Owner(3))(1))"),
+        {"lib/user.py": "def take(o):\n    return o.cb\n"},
+        "lib/user.py",
+    ),
 ]

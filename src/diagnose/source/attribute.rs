@@ -196,9 +196,9 @@ fn by_name(syntax: &Syntax, node: Node<'_>, subject: &Subject) -> Option<String>
     if !is_method && !has(&subject.attribute) || is_asked_for(syntax, node) {
         return None;
     }
-    if is_method {
+    if let Some(method) = subject.method.as_deref().filter(|_| is_method) {
         return Some(format!(
-            "`{text}` is itself replaced, or reached by name, in line {line}"
+            "`{method}` is itself replaced, or reached by name, in line {line}"
         ));
     }
     Some(format!(

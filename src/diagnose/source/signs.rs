@@ -24,8 +24,9 @@ const HOOKS: [&str; 3] = ["__getattr__", "__getattribute__", "__setattr__"];
 /// Functions that copy or replace what a dataclass has.
 const OF_FIELDS: [&str; 5] = ["astuple", "asdict", "fields", "replace", "evolve"];
 /// What copies an object with all that it has.
-const COPYING: [&str; 12] = [
+const COPYING: [&str; 13] = [
     "deepcopy",
+    "quantize_dynamic",
     "AveragedModel",
     "StochasticWeightAveraging",
     "swa_utils",

@@ -468,7 +468,9 @@ impl<'a> Store<'a> {
         let elsewhere = |node: &Node<'a>| {
             parameters.is_none_or(|list| !list.byte_range().contains(&node.start_byte()))
         };
-        if rebound.iter().any(elsewhere) {
+        // A function in it may have one of its own: `self = self_ref()`.
+        let is_own = |node: &Node<'a>| scope(*node) == Some(self.method);
+        if rebound.iter().any(|node| elsewhere(node) && is_own(node)) {
             return Err(format!("`{}` is assigned again", self.owner));
         }
         let is_definition = |node: &Node<'a>| {
@@ -476,11 +478,14 @@ impl<'a> Store<'a> {
                 parent.kind() == "function_definition" && is_field(parent, "name", *node)
             })
         };
+        // `def on_step(): …; self.on_step = on_step`
+        let stored = self.inner_function();
+        let is_other = |node: &Node<'a>| is_definition(node) && node.parent() != stored;
         let attribute = self.attribute;
         if syntax
             .bindings(syntax.root(), attribute)
             .iter()
-            .any(is_definition)
+            .any(is_other)
         {
             return Err(format!("`{attribute}` is also a function or property"));
         }
