@@ -93,6 +93,7 @@ pub fn seen_on_ranks(ranks: u32) -> Report {
     let seen = |index: u32| Occurrence {
         time: 1_790_000_000.0 + f64::from(index),
         collections: 1,
+        looked: false,
         count: 1,
         bytes: (1 + u64::from(index % 7)) << 20,
         pause_us: 1000 * u64::from(1 + index % 5),
