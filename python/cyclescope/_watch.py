@@ -289,7 +289,7 @@ def say_what_is_checked(names: list[str], devices: Devices | None, way_out: str)
     elif (reason := blindness(names)) is not None:
         _said = True
         _log.warning(
-            "%s, so there are no tensors to find on %s. %s to check tensors in host memory too.",
+            "%s, so no tensors can be found on %s. %s to check tensors in host memory too.",
             _capital(reason),
             ", ".join(names),
             way_out,
