@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from types import CodeType, FrameType
 
 from cyclescope._imported import imported
 
+OF_THE_PROGRAM = (KeyboardInterrupt, SystemExit, TimeoutError)
+"""What nothing that cyclescope calls raises."""
+LIBRARIES = frozenset({"torch", "jax", "jaxlib", "cupy", "numba", "numpy", "tensorflow"})
+"""What cyclescope calls, besides the standard library."""
+
 
 def is_of_handler(error: BaseException) -> bool:
     """True for what a signal handler of the program has raised, such as ``KeyboardInterrupt``.
 
-    On the main thread a handler runs between any two instructions, also of ours. What it raises is
-    meant for the program.
+    On the main thread a handler runs between any two instructions, also of ours, and another thread
+    may raise an exception there (``PyThreadState_SetAsyncExc``). Both are meant for the program:
+    what is of its own classes, and what was raised in a function that is neither ours nor of a
+    library that we call.
     """
-    if isinstance(error, (KeyboardInterrupt, SystemExit)):
+    if isinstance(error, OF_THE_PROGRAM):
+        return True
+    root = _root(vars(type)["__module__"].__get__(type(error)))
+    if root not in ("builtins", "cyclescope", "pyo3_runtime") and not _is_called(root):
         return True
     codes = _codes_of_handlers()
-    step = error.__traceback__
+    step, last = error.__traceback__, None
     while step is not None:
-        frame = step.tb_frame
-        # A handler may have put another in its place before it raised.
-        if frame.f_code in codes or _has_frame(frame):
+        last = step.tb_frame
+        if last.f_code in codes:
             return True
         step = step.tb_next
-    return False
+    return last is not None and not _is_of_ours(last)
+
+
+def _is_of_ours(frame: FrameType) -> bool:
+    """True for a function of cyclescope, or of what it calls."""
+    root = _root(dict.get(frame.f_globals, "__name__"))
+    return root == "cyclescope" or _is_called(root)
+
+
+def _is_called(root: str) -> bool:
+    return root in LIBRARIES or (root in sys.stdlib_module_names and root != "__main__")
+
+
+def _root(module: object) -> str:
+    return module.partition(".")[0] if type(module) is str else ""
 
 
 def _codes_of_handlers() -> set[CodeType | None]:
@@ -36,22 +60,11 @@ def _codes_of_handlers() -> set[CodeType | None]:
 
 
 def _code_of(handler: object) -> CodeType | None:
-    while isinstance(handler, partial):
+    while type(handler) is partial:
         handler = handler.func
     call = vars(type(handler)).get("__call__")
     for function in (handler, getattr(handler, "__func__", None), call):
         code = getattr(function, "__code__", None)
-        if isinstance(code, CodeType):
+        if type(code) is CodeType:
             return code
     return None
-
-
-def _has_frame(frame: FrameType) -> bool:
-    """True for a call that got a frame, as handlers do, and no code of ours does."""
-    code = frame.f_code
-    # Arguments come first, and `*` and `**` after them. One local more does no harm.
-    count = code.co_argcount + code.co_kwonlyargcount + 2
-    variables = frame.f_locals
-    given = [variables.get(name) for name in code.co_varnames[:count]]
-    several = (each for values in given if isinstance(values, tuple) for each in values)
-    return any(isinstance(value, FrameType) for value in (*given, *several))

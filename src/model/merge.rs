@@ -102,6 +102,22 @@ fn shares(reports: &[&Report]) -> Vec<ProcessShare> {
             }
         }
     }
+    // A process may learn its rank between two reports.
+    let (unnamed, mut shares): (Vec<_>, Vec<_>) =
+        shares.into_iter().partition(|it| it.rank.is_none());
+    for share in unnamed {
+        let is_it = |it: &&mut ProcessShare| {
+            it.rank.is_some() && (&it.host, it.pid) == (&share.host, share.pid)
+        };
+        match shares.iter_mut().find(is_it) {
+            Some(known) => {
+                for (signature, bytes) in &share.bytes_held {
+                    add_bytes(&mut known.bytes_held, signature, *bytes);
+                }
+            }
+            None => shares.push(share),
+        }
+    }
     shares.sort_by_key(|share| (share.rank.is_none(), share.rank));
     shares
 }
@@ -111,7 +127,10 @@ fn correct_shares(merged: &mut Report) {
     for leak in merged.leaks.iter().filter(|leak| is_complete(leak)) {
         for share in &mut merged.processes {
             let is_its = |seen: &&Occurrence| match share.rank {
-                Some(_) => seen.rank == share.rank,
+                Some(_) => {
+                    let is_same = (&seen.host, seen.pid) == (&share.host, share.pid);
+                    seen.rank == share.rank || seen.rank.is_none() && is_same
+                }
                 None => (seen.rank, seen.pid, &seen.host) == (None, share.pid, &share.host),
             };
             let its: Vec<&Occurrence> = leak.occurrences.iter().filter(is_its).collect();
@@ -127,6 +146,38 @@ fn correct_shares(merged: &mut Report) {
 fn is_complete(leak: &Leak) -> bool {
     let distinct = |of: fn(&Occurrence) -> u64| occurrences::distinct(&leak.occurrences, of);
     distinct(|seen| seen.count) == leak.count && distinct(|seen| seen.bytes) == leak.bytes_held
+}
+
+/// What two reports of a leak have both seen.
+#[derive(Default)]
+struct Overlap {
+    count: u64,
+    bytes: u64,
+    frozen: u64,
+}
+
+fn overlap(leak: &Leak, more: &Leak) -> Overlap {
+    let mut seen = leak.occurrences.iter().chain(&more.occurrences);
+    if seen.all(|seen| seen.collections > 0) {
+        return Overlap::default();
+    }
+    let mut all: Vec<Occurrence> = leak.occurrences.clone();
+    all.extend(more.occurrences.iter().cloned());
+    all.sort_by(|a, b| a.time.total_cmp(&b.time));
+    let both = |of: &dyn Fn(&Occurrence) -> u64| {
+        let distinct = |all: &[Occurrence]| occurrences::distinct(all, of);
+        let apart = distinct(&leak.occurrences).saturating_add(distinct(&more.occurrences));
+        apart.saturating_sub(distinct(&all))
+    };
+    let frozen = |seen: &Occurrence| match seen.collections == 0 && !seen.looked {
+        true => seen.count,
+        false => 0,
+    };
+    Overlap {
+        count: both(&|seen| seen.count),
+        bytes: both(&|seen| seen.bytes),
+        frozen: both(&frozen),
+    }
 }
 
 /// What the process of a report held.
@@ -155,29 +206,24 @@ fn add_bytes(bytes_held: &mut BTreeMap<String, u64>, signature: &str, bytes: u64
 
 /// Adds the occurrences of a leak to those of the same leak.
 fn add(leak: &mut Leak, more: &Leak) {
-    // Saturating, as files from elsewhere may say anything.
-    let (count, bytes) = (
-        leak.count.saturating_add(more.count),
-        leak.bytes_held.saturating_add(more.bytes_held),
-    );
-    let is_known = is_complete(leak) && is_complete(more);
+    let overlap = overlap(leak, more);
     occurrences::add(&mut leak.occurrences, more.occurrences.iter().cloned());
-    let distinct = |of: fn(&Occurrence) -> u64| occurrences::distinct(&leak.occurrences, of);
-    let totals = (distinct(|seen| seen.count), distinct(|seen| seen.bytes));
-    let is_frozen = |seen: &&Occurrence| seen.collections == 0 && !seen.looked;
+    // Saturating, as files from elsewhere may say anything.
+    let count = leak.count.saturating_add(more.count);
+    let bytes = leak.bytes_held.saturating_add(more.bytes_held);
+    leak.count = count.saturating_sub(overlap.count);
+    leak.bytes_held = bytes.saturating_sub(overlap.bytes);
+    let frozen = leak.frozen.saturating_add(more.frozen);
+    leak.frozen = frozen.saturating_sub(overlap.frozen);
+    let totals = (leak.count, leak.bytes_held);
     // Of what both have seen, each has what the other has.
-    let seen_again = is_known && totals != (count, bytes);
+    let seen_again = totals != (count, bytes);
     let joined = |one: u64, other: u64| {
         let all = one.saturating_add(other);
         match seen_again {
             true => share(all, totals.0, count),
             false => all,
         }
-    };
-    (leak.count, leak.bytes_held) = if seen_again { totals } else { (count, bytes) };
-    leak.frozen = match seen_again {
-        true => occurrences::distinct(leak.occurrences.iter().filter(is_frozen), |seen| seen.count),
-        false => leak.frozen.saturating_add(more.frozen),
     };
     leak.objects = joined(leak.objects, more.objects);
     shared::add(&mut leak.shared, &more.shared);
@@ -296,6 +342,27 @@ mod tests {
         assert_eq!(merged.process.rank, None);
         let note = merged.notes.last().map(String::as_str).unwrap_or_default();
         assert!(note.starts_with("Merged from 4 reports of ranks 0–3;"));
+    }
+
+    #[test]
+    fn of_very_many_ranks_each_counts() {
+        let one = samples::seen_on_ranks(1);
+        let of_rank = |rank: u32| {
+            let mut report = one.clone();
+            report.process.rank = Some(rank);
+            report.leaks[0].occurrences.truncate(1);
+            let seen = &mut report.leaks[0].occurrences[0];
+            (seen.rank, seen.pid, seen.count, seen.bytes) = (Some(rank), rank, 1, 10);
+            (report.leaks[0].count, report.leaks[0].bytes_held) = (1, 10);
+            report
+        };
+        let all: Vec<Report> = (0..1000).map(of_rank).collect();
+        let all: Vec<&Report> = all.iter().collect();
+        let merged = merge(&all).expect("many reports");
+        assert_eq!(
+            (merged.leaks[0].count, merged.leaks[0].bytes_held),
+            (1000, 10_000)
+        );
     }
 
     #[test]

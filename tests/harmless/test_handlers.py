@@ -45,6 +45,22 @@ monitor = cyclescope.watch_growth(every=1, devices="any")
 interrupted(monitor.step, 0.01, 40)
 print(monitor.cost.samples > 40)
 """
+FORGETFUL = STEPS.replace(
+    "interrupted(",
+    """
+def forgetful(number, frame):
+    del number, frame
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    raise_timeout()
+
+def raise_timeout():
+    on_alarm(0, None)
+
+asked = signal.signal
+signal.signal = lambda number, handler: asked(number, forgetful if handler is on_alarm else handler)
+interrupted(""",
+)
+"""As :data:`STEPS`, with a handler of which no variable shows that it is one."""
 REPLACED = STEPS.replace(
     "interrupted(",
     """
@@ -103,7 +119,7 @@ def output(command: list[str], cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("steps", [STEPS, REPLACED], ids=["function", "replaced"])
+@pytest.mark.parametrize("steps", [STEPS, REPLACED, FORGETFUL])
 def test_a_step_of_a_monitor_passes_it_on(steps: str, tmp_path: Path) -> None:
     assert output([sys.executable, "-c", TIMER + steps], tmp_path) == "True True\nTrue\n"
 
@@ -133,3 +149,70 @@ def test_what_a_call_on_the_main_thread_raises_arrives_there() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         wait()
+
+
+FREED = """
+import gc, signal, weakref
+import cyclescope
+
+class Timeout(Exception): ...
+class Thing: ...
+
+def on_alarm(number, frame):
+    raise Timeout
+
+def times_out():
+    thing = Thing()
+    global seen
+    seen = weakref.ref(thing)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    while True:
+        monitor.step()
+
+gc.disable()
+signal.signal(signal.SIGALRM, on_alarm)
+kept = [[] for _ in range(100_000)]
+monitor = cyclescope.watch_growth(every=1, devices="any")
+for _ in range(10):
+    try:
+        times_out()
+    except Timeout:
+        pass
+    assert seen() is None
+print(monitor.cost.samples > 5)
+"""
+
+
+def test_what_was_timed_out_is_freed_at_once(tmp_path: Path) -> None:
+    assert output([sys.executable, "-c", FREED], tmp_path) == "True\n"
+
+
+THREAD = """
+import ctypes, threading, time
+import cyclescope
+
+class Timeout(Exception): ...
+
+def interrupt():
+    time.sleep(0.1)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(threading.main_thread().ident), ctypes.py_object(Timeout)
+    )
+
+kept = [[] for _ in range(100_000)]
+monitor = cyclescope.watch_growth(every=1, devices="any")
+met = 0
+for _ in range(10):
+    threading.Thread(target=interrupt).start()
+    ends = time.perf_counter() + 20
+    try:
+        while time.perf_counter() < ends:
+            monitor.step()
+    except Timeout:
+        met += 1
+print(met)
+"""
+
+
+def test_what_another_thread_raises_here_is_passed_on(tmp_path: Path) -> None:
+    assert output([sys.executable, "-c", THREAD], tmp_path) == "10\n"
