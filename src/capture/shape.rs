@@ -209,7 +209,13 @@ impl<H: Hasher> Shape<'_, H> {
             if let Some(code) = code {
                 let part = |part: &Descriptor| part.get(&code);
                 let text = |it: &Descriptor| part(it).and_then(|it| text_of(&it));
-                let line = part(&self.builtins.code_first_line).and_then(|line| int_value(&line));
+                let number = |it: &Descriptor| part(it).and_then(|it| int_value(&it));
+                let line = number(&self.builtins.code_first_line);
+                let arguments = (
+                    number(&self.builtins.code_argcount),
+                    number(&self.builtins.code_kwonlyargcount),
+                );
+                arguments.hash(&mut self.hasher);
                 let place = (text(&self.builtins.code_filename), line);
                 let name = text(&self.builtins.code_name);
                 (place, name, variable_names(self.builtins, &code)).hash(&mut self.hasher);

@@ -50,7 +50,7 @@ def fix(capfdbinary: pytest.CaptureFixture[bytes], place: str) -> tuple[int, byt
 def write(folder: Path, project: Project) -> None:
     files = {PROGRAM: project.program, **project.others}
     for name, text in files.items():
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     # By imports, all of them are one program.
     modules = [f"import {Path(name).stem}\n" for name in files]

@@ -389,7 +389,11 @@ REFUSED = [
         bound(after="import inspect\ndef log():\n    return inspect.stack()[1].function\n"),
         reason="`stack`",
     ),
-    Project("local variables", owner("print(Owner(3).run(1), locals())"), reason="`locals`"),
+    Project(
+        "local variables",
+        owner().replace("self.dim = dim", "self.dim = dim; print(sorted(locals()))"),
+        reason="`locals`",
+    ),
     Project(
         "a weak method",
         bound(before="import weakref", after="f = lambda o: weakref.WeakMethod(o.run)\n"),
@@ -438,5 +442,36 @@ REFUSED = [
         owner("from lib import user; print(user.take(Owner(3))(1))"),
         {"lib/user.py": "def take(o):\n    return o.cb\n"},
         "lib/user.py",
+    ),
+    Project(
+        "a folder in a folder that is imported",
+        owner("from lib.deep import user; print(user.take(Owner(3))(1))"),
+        {"lib/__init__.py": "", "lib/deep/user.py": "def take(o):\n    return o.cb\n"},
+        "lib/deep/user.py",
+    ),
+    Project(
+        "a reference by its type",
+        owner(before="import weakref", after="f = lambda o: weakref.ReferenceType(o)\n"),
+        reason="notice",
+    ),
+    Project(
+        "a reference by a variable",
+        owner(before="import weakref", after="new = weakref.ref\nf = lambda o: new(o)\n"),
+        reason="notice",
+    ),
+    Project(
+        "counts references",
+        owner(after="import sys\nf = lambda o: sys.getrefcount(o)\n"),
+        reason="getrefcount",
+    ),
+    Project(
+        "warns of its caller",
+        bound(after="import warnings\nf = lambda: warnings.warn('x', UserWarning, 2)\n"),
+        reason="`warn`",
+    ),
+    Project(
+        "replaced by a keyword",
+        bound(after="from unittest import mock\nf = lambda: mock.patch.multiple(Owner, add=1)\n"),
+        reason="itself replaced",
     ),
 ]

@@ -44,6 +44,7 @@ pub fn only_called(syntax: &Syntax, subject: &Subject, place: Place) -> Result<U
                 by_name(syntax, node, subject).filter(|_| kept.is_none())
             }
             "keyword_pattern" | "class_pattern" => matched(syntax, node, subject),
+            "keyword_argument" => replaced_by_keyword(syntax, node, subject),
             "call" => {
                 let found = by_any_name(syntax, node, subject, place, &mut uses.links);
                 let found = uses.unless_unlike(syntax, node, found);
@@ -164,6 +165,18 @@ fn replaced(syntax: &Syntax, node: Node<'_>, subject: &Subject) -> Option<String
     })
 }
 
+/// Why `mock.patch.multiple(Owner, method=…)` replaces the method.
+fn replaced_by_keyword(syntax: &Syntax, keyword: Node<'_>, subject: &Subject) -> Option<String> {
+    let method = subject.method.as_deref()?;
+    let name = keyword.child_by_field_name("name")?;
+    let call = keyword.parent()?.parent()?;
+    let function = syntax.of(call.child_by_field_name("function")?);
+    (syntax.of(name) == method && last_part(function) == "multiple").then(|| {
+        let line = lines(keyword).0;
+        format!("`{method}` is itself replaced in line {line}")
+    })
+}
+
 /// True for what gets a value: alone or among others, by an assignment, a loop or a `with` statement.
 fn is_target(node: Node<'_>) -> bool {
     const AMONG: [&str; 9] = [
@@ -191,7 +204,8 @@ fn is_target(node: Node<'_>) -> bool {
 fn by_name(syntax: &Syntax, node: Node<'_>, subject: &Subject) -> Option<String> {
     let (text, line) = (syntax.of(node), lines(node).0);
     // `'trainer.callback'`, as `operator.attrgetter` and `mock.patch` take it.
-    let has = |name: &str| text == name || is_path(text) && text.split('.').any(|it| it == name);
+    let in_path = |name: &str| is_path(text) && text.split('.').skip(1).any(|it| it == name);
+    let has = |name: &str| text == name || in_path(name);
     let is_method = subject.method.as_deref().is_some_and(has);
     if !is_method && !has(&subject.attribute) || is_asked_for(syntax, node) {
         return None;

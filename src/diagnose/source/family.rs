@@ -10,6 +10,8 @@ use crate::diagnose::case::short;
 
 /// Bases whose instances cannot be referred to weakly.
 pub const NOT_REFERABLE: [&str; 6] = ["int", "tuple", "bytes", "IntEnum", "IntFlag", "NamedTuple"];
+/// What makes such a class.
+const MADE: [&str; 4] = ["namedtuple(", "NamedTuple(", "IntEnum(", "IntFlag("];
 /// Bases that do nothing with an object.
 const PLAIN: [&str; 4] = ["object", "ABC", "Generic", "Protocol"];
 
@@ -57,10 +59,12 @@ impl Family {
         let generic = text.split('[').next().unwrap_or_default();
         let name = last_part(generic);
         // `Point = namedtuple("Point", "x y")`
+        let is_one = |value: &str| NOT_REFERABLE.contains(&last_part(value));
         let is_made = syntax
             .bindings(syntax.root(), name)
             .iter()
-            .any(|node| node.parent().is_some_and(|it| it.kind() == "assignment"));
+            .filter_map(|node| assigned(syntax, *node))
+            .any(|value| MADE.iter().any(|made| value.contains(made)) || is_one(value));
         if base.kind() == "call" || is_made || NOT_REFERABLE.contains(&name) {
             return Err(format!("instances of `{text}` take no weak references"));
         }
@@ -70,6 +74,12 @@ impl Family {
         }
         Ok(())
     }
+}
+
+/// The text of what an assignment gives a variable.
+fn assigned<'a>(syntax: &'a Syntax, variable: Node<'a>) -> Option<&'a str> {
+    let assignment = variable.parent().filter(|it| it.kind() == "assignment")?;
+    Some(syntax.of(assignment.child_by_field_name("right")?))
 }
 
 fn refuse_slots(syntax: &Syntax, class: Node<'_>) -> Result<(), String> {
@@ -85,7 +95,7 @@ fn refuse_slots(syntax: &Syntax, class: Node<'_>) -> Result<(), String> {
         syntax
             .bindings(syntax.root(), &name)
             .iter()
-            .any(|node| node.parent().is_some_and(|it| it.kind() == "assignment"))
+            .any(|node| assigned(syntax, *node).is_some_and(|value| value.contains("slots")))
     };
     if has_slots || decorators(syntax, class).any(is_made) {
         return Err("a class with `__slots__` may have no room for weak references".into());

@@ -20,6 +20,8 @@ const FOREIGN: [&str; 4] = [
 ];
 /// Maximum number of entries of a project that are looked at.
 const ENTRIES: usize = 20_000;
+/// So many folders above that of a file may belong to a project that nothing marks.
+const ABOVE: usize = 2;
 /// Maximum number of bytes of a project that are read.
 pub const BYTES: u64 = 32 << 20;
 
@@ -83,30 +85,26 @@ pub fn module_name(file: &Path) -> String {
     }
 }
 
-/// The other Python files of a project. If nothing marks one: those of the folder, of the folders in it that a file of it
-/// names, and of the folders around it as far as it is a package's, and of one more.
+/// The other Python files of a project. If nothing marks one, it begins at the highest of the file's folder and the two above
+/// that has Python files, and of the folders there it has those that a file names, and all in them.
 pub fn project(file: &Path) -> Result<Vec<PathBuf>, String> {
     let folder = file.parent().filter(|folder| folder.is_dir());
     let Some(folder) = folder else {
         return Ok(Vec::new());
     };
     let is_root = |folder: &&Path| ROOTS.iter().any(|name| folder.join(name).exists());
-    let root = folder.ancestors().find(is_root);
-    let mut pending = vec![root.unwrap_or(folder).to_path_buf()];
-    let mut above = Vec::new();
-    if root.is_none() {
-        let is_packages = |folder: &&Path| folder.join("__init__.py").exists();
-        let packages = folder.ancestors().take_while(is_packages).count();
-        above.extend(folder.ancestors().skip(1).take(packages + 1));
-        pending.extend(above.iter().map(|folder| folder.to_path_buf()));
-    }
+    // Each with whether all folders in it are of the project.
+    let mut pending = match folder.ancestors().find(is_root) {
+        Some(root) => vec![(root.to_path_buf(), true)],
+        None => unmarked(folder),
+    };
     let (mut found, mut entries, mut bytes) = (Vec::new(), 0, 0);
-    while let Some(folder) = pending.pop() {
+    while let Some((folder, is_whole)) = pending.pop() {
         let named = LazyCell::new(|| names_in(&folder));
         for entry in read_dir(&folder).into_iter().flatten().flatten() {
             entries += 1;
             if entries > ENTRIES || bytes > BYTES {
-                return Err("the project is too large to search for other uses".into());
+                return Err("the project is too large to search for other uses; an empty pyproject.toml marks where it begins".into());
             }
             let path = entry.path();
             let Ok(kind) = entry.file_type() else {
@@ -117,10 +115,8 @@ pub fn project(file: &Path) -> Result<Vec<PathBuf>, String> {
                 let is_own = !name.starts_with('.')
                     && !FOREIGN.contains(&&*name)
                     && !path.join("pyvenv.cfg").exists();
-                let is_above = above.contains(&&*folder);
-                let is_named = || is_own && !is_above && named.contains(&name);
-                if root.is_some() && is_own || root.is_none() && is_named() {
-                    pending.push(path);
+                if is_own && (is_whole || named.contains(&name)) {
+                    pending.push((path, true));
                 }
             } else if name.ends_with(".py") && path != file {
                 bytes += entry.metadata().map_or(0, |facts| facts.len());
@@ -129,15 +125,39 @@ pub fn project(file: &Path) -> Result<Vec<PathBuf>, String> {
         }
     }
     found.sort();
+    found.dedup();
     Ok(found)
 }
 
-/// The words of the Python files of a folder.
-fn names_in(folder: &Path) -> HashSet<String> {
+/// Where a project that nothing marks begins; the folders of a file and those beside it that it names.
+fn unmarked(folder: &Path) -> Vec<(PathBuf, bool)> {
+    let above = folder.ancestors().skip(1).take(ABOVE);
+    let mut begins = vec![(folder.to_path_buf(), false)];
+    let own = LazyCell::new(|| names_in(folder));
+    for outer in above {
+        if python_files(outer).next().is_some() {
+            begins.push((outer.to_path_buf(), false));
+            continue;
+        }
+        // As after `sys.path.insert(0, …)`.
+        let beside = read_dir(outer).into_iter().flatten().flatten();
+        let beside = beside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+        let named = beside.filter(|entry| own.contains(&*entry.file_name().to_string_lossy()));
+        begins.extend(named.map(|entry| (entry.path(), true)));
+    }
+    begins
+}
+
+fn python_files(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let files = read_dir(folder).into_iter().flatten().flatten();
     files
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|it| it == "py"))
+}
+
+/// The words of the Python files of a folder.
+fn names_in(folder: &Path) -> HashSet<String> {
+    python_files(folder)
         .filter_map(|path| read_bytes(&path))
         .flat_map(|text| words(&text).map(str::to_owned).collect::<Vec<_>>())
         .collect()

@@ -39,7 +39,9 @@ pub fn weakref_ref(syntax: &Syntax, class: Node<'_>) -> Result<(String, Option<E
         }
     }
     if !syntax.bindings(syntax.root(), "weakref").is_empty() {
-        return Err("`weakref` has another meaning in this file".into());
+        return Err(
+            "`weakref` is bound otherwise than by an import at the top of this file".into(),
+        );
     }
     let is_header = |node: &&Node<'_>| {
         let is_text = node.kind() == "expression_statement"

@@ -89,14 +89,26 @@ const COUNTING: [&str; 5] = [
     "get_start_method",
 ];
 /// What notices when an object is freed.
-const WEAK: [&str; 4] = [
+const WEAK: [&str; 11] = [
     "WeakValueDictionary",
     "WeakKeyDictionary",
+    "WeakIdKeyDictionary",
+    "WeakTensorKeyDictionary",
     "WeakSet",
     "WeakMethod",
+    "ReferenceType",
+    "KeyedRef",
+    "getrefcount",
+    "get_objects",
+    "get_referents",
 ];
 /// By which code may see how many calls it is away from its caller.
-const OF_FRAMES: [&str; 6] = [
+const OF_FRAMES: [&str; 11] = [
+    "_current_frames",
+    "walk_stack",
+    "print_stack",
+    "setprofile",
+    "settrace",
     "_getframe",
     "currentframe",
     "f_back",
@@ -131,7 +143,7 @@ pub fn words() -> impl Iterator<Item = &'static str> {
         &PICKLING,
         &WEAK,
         &OF_FRAMES,
-        &["stack"],
+        &["stack", "warn", "_weakref"],
         &["__del__", "finalize"],
     ];
     lists.into_iter().flatten().copied().chain(others)
@@ -158,9 +170,6 @@ pub fn sign(syntax: &Syntax, node: Node<'_>, subject: &Subject, place: Place) ->
     }
     if subject.method.is_some() && sees_frames(syntax, node, word) {
         return says("see that the call takes one function more");
-    }
-    if place == Place::Own && shows_locals(syntax, node, word) {
-        return says("show the variables of a function");
     }
     finalizes(syntax, node, word, place)
         .then(|| format!("a finalizer in line {line} would run earlier"))
@@ -454,6 +463,9 @@ fn notices_end(syntax: &Syntax, node: Node<'_>, word: &str) -> bool {
         return WEAK.contains(&word);
     }
     let of_module = is_from(syntax, node, &["weakref"]);
+    if is_from(syntax, node, &["_weakref"]) || WEAK.contains(&word) && is_renamed(node) {
+        return true;
+    }
     let imports_all = all(statement(node))
         .iter()
         .any(|it| it.kind() == "wildcard_import");
@@ -461,8 +473,25 @@ fn notices_end(syntax: &Syntax, node: Node<'_>, word: &str) -> bool {
 }
 
 fn sees_frames(syntax: &Syntax, node: Node<'_>, word: &str) -> bool {
-    !in_import(node)
-        && (OF_FRAMES.contains(&word) || word == "stack" && is_from(syntax, node, &["inspect"]))
+    let is_known =
+        OF_FRAMES.contains(&word) || word == "stack" && is_from(syntax, node, &["inspect"]);
+    if in_import(node) {
+        return is_known && is_renamed(node);
+    }
+    is_known || word == "warn" && has_third_argument(node)
+}
+
+/// `warnings.warn(message, category, 2)`
+fn has_third_argument(name: Node<'_>) -> bool {
+    let function = match name.parent() {
+        Some(parent) if is_field(parent, "attribute", name) => parent,
+        _ => name,
+    };
+    let call = function
+        .parent()
+        .filter(|call| call.kind() == "call" && is_field(*call, "function", function));
+    let arguments = call.and_then(|call| call.child_by_field_name("arguments"));
+    arguments.is_some_and(|list| children(list).len() > 2)
 }
 
 /// True for `locals()`, `vars()` and `dir()`.
@@ -482,8 +511,11 @@ fn refers_weakly(syntax: &Syntax, node: Node<'_>, word: &str) -> bool {
         true => matches!(word, "ref" | "proxy") && is_imported(syntax, word) && !in_import(node),
         false => matches!(word, "ref" | "proxy") && is_from(syntax, node, &["weakref"]),
     };
-    let argument = argument_of(node).filter(|_| is_known && !in_import(node));
-    argument.is_some_and(|argument| {
+    if !is_known || in_import(node) {
+        return false;
+    }
+    // `new = weakref.ref`, `map(weakref.ref, …)` and `class Mine(weakref.ref)` may be of any object.
+    argument_of(node).is_none_or(|argument| {
         let method = functions_around(argument).into_iter().next_back();
         let parameters = method.and_then(|method| method.child_by_field_name("parameters"));
         let first = parameters.and_then(|list| children(list).first().copied());

@@ -8,6 +8,7 @@ use super::edit::Edit;
 use super::family::{Family, decorators};
 use super::held::is_first;
 use super::import::weakref_ref;
+use super::signs::shows_locals;
 use super::syntax::{
     Syntax, all, around, children, is_field, line_indentation, lines, scope, statement,
 };
@@ -421,12 +422,23 @@ impl<'a> Store<'a> {
         Ok(subject)
     }
 
-    /// Refuses an attribute that has another name elsewhere, or that the class itself has, such as a descriptor.
+    /// Refuses an attribute that has another name elsewhere, or that the class itself has, such as a descriptor; and a
+    /// method in which a new variable is seen.
     fn refuse_names(&self) -> Result<(), String> {
         let attribute = self.attribute;
         if attribute.starts_with("__") && !attribute.ends_with("__") {
             return Err(format!(
                 "`{attribute}` has another name outside of the class"
+            ));
+        }
+        let nodes = all(self.method);
+        let shown = nodes.iter().find(|&&node| {
+            node.kind() == "identifier" && shows_locals(self.syntax, node, self.syntax.of(node))
+        });
+        if let Some(shown) = shown {
+            let (word, line) = (self.syntax.of(*shown), lines(*shown).0);
+            return Err(format!(
+                "line {line} shows all variables of the method (`{word}`)"
             ));
         }
         let is_value = |node: &Node<'a>| {
