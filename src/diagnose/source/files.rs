@@ -85,8 +85,8 @@ pub fn module_name(file: &Path) -> String {
     }
 }
 
-/// The other Python files of a project. If nothing marks one, it begins at the highest of the file's folder and the two above
-/// that has Python files, and of the folders there it has those that a file names, and all in them.
+/// The other Python files of a project. If nothing marks one: those of the file's folder and of the two above, if a file
+/// there names the folder below; and of the folders that a file in one of these names, all.
 pub fn project(file: &Path) -> Result<Vec<PathBuf>, String> {
     let folder = file.parent().filter(|folder| folder.is_dir());
     let Some(folder) = folder else {
@@ -131,15 +131,16 @@ pub fn project(file: &Path) -> Result<Vec<PathBuf>, String> {
 
 /// Where a project that nothing marks begins; the folders of a file and those beside it that it names.
 fn unmarked(folder: &Path) -> Vec<(PathBuf, bool)> {
-    let above = folder.ancestors().skip(1).take(ABOVE);
+    let above = folder.ancestors().zip(folder.ancestors().skip(1));
     let mut begins = vec![(folder.to_path_buf(), false)];
     let own = LazyCell::new(|| names_in(folder));
-    for outer in above {
-        if python_files(outer).next().is_some() {
+    for (inner, outer) in above.take(ABOVE) {
+        let name = inner.file_name().map(|name| name.to_string_lossy());
+        if name.is_some_and(|name| names_in(outer).contains(&*name)) {
             begins.push((outer.to_path_buf(), false));
             continue;
         }
-        // As after `sys.path.insert(0, …)`.
+        // As after `sys.path.insert(0, "..")`.
         let beside = read_dir(outer).into_iter().flatten().flatten();
         let beside = beside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
         let named = beside.filter(|entry| own.contains(&*entry.file_name().to_string_lossy()));
