@@ -11,7 +11,6 @@ import os
 from dataclasses import dataclass
 
 from cyclescope import _log, _native, _warner
-from cyclescope._handlers import is_of_handler
 from cyclescope._imported import imported_torch
 from cyclescope._live import reading
 from cyclescope._live.imports import Waiting
@@ -141,9 +140,7 @@ class PressureRelief:
             torch = imported_torch()
             if not self._stopped.is_set() and torch is not None:
                 self._collect(torch)
-        except BaseException as error:
-            if is_of_handler(error):
-                raise
+        except Exception as error:
             _log.error(
                 "cyclescope: a collection under memory pressure failed: %s", shown_error(error)
             )
