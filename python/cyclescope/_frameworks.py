@@ -25,7 +25,7 @@ def register_framework(
     is read, are refused. C code behind an attribute must not wait, and must not call into Python.
 
     The values are checked each time. An object has memory only if its address and its number of
-    bytes are both integers of Python's (``int``, not NumPy's) other than zero.
+    bytes are both Python integers (``int``, not NumPy's) other than zero.
 
     The memory must be freed with the object, or with its owner. If objects share memory, ``owner``
     must lead to the object whose end frees it. The driver confirms CUDA memory.

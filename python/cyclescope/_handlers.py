@@ -44,7 +44,7 @@ def _is_of_ours(frame: FrameType) -> bool:
 
 
 def _is_called(root: str) -> bool:
-    return root in LIBRARIES or (root in sys.stdlib_module_names and root != "__main__")
+    return root in LIBRARIES or root in sys.stdlib_module_names
 
 
 def _root(module: object) -> str:

@@ -145,10 +145,13 @@ class LeakMonitor:
         self._busy = True
         try:
             return self._step()
-        except MemoryError as error:
-            # The program is about to meet its own. The next step may have more.
+        except BaseException as error:  # Also a panic.
             if is_of_handler(error):
                 raise
+            # Where memory is short, the next step may have more.
+            if not isinstance(error, MemoryError):
+                self._running = False
+                _log.error("cyclescope: watch_growth stopped: %s", shown_error(error))
             return []
         finally:
             self._busy = False
@@ -162,26 +165,18 @@ class LeakMonitor:
         if _is_at_work(torch):
             return news  # the next step will do
         started = monotonic()
-        try:
-            in_use = (0, 0) if torch is None else (_allocated(torch), pinned_bytes(torch))
-            told, cleared = self._seen.sample(self._steps, self.every, in_use, _line_of)
-            news += _told(told)
-            for growth, has_stopped in cleared:
-                _log.warning(
-                    "step %d: %s has %s reported at step %d",
-                    self._steps,
-                    growth.owner,
-                    "stopped growing since it was" if has_stopped else "released most of what was",
-                    growth.step,
-                    fields=_fields.of_growth(growth, "growth-withdrawn"),
-                )
-        except MemoryError:
-            raise
-        except BaseException as error:  # Also a panic.
-            if is_of_handler(error):
-                raise
-            self._running = False
-            _log.error("cyclescope: watch_growth stopped: %s", shown_error(error))
+        in_use = (0, 0) if torch is None else (_allocated(torch), pinned_bytes(torch))
+        told, cleared = self._seen.sample(self._steps, self.every, in_use, _line_of)
+        news += _told(told)
+        for growth, has_stopped in cleared:
+            _log.warning(
+                "step %d: %s has %s reported at step %d",
+                self._steps,
+                growth.owner,
+                "stopped growing since it was" if has_stopped else "released most of what was",
+                growth.step,
+                fields=_fields.of_growth(growth, "growth-withdrawn"),
+            )
         self._pace(started)
         return news
 

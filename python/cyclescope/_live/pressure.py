@@ -135,12 +135,14 @@ class PressureRelief:
             _native.call_in_main_thread(self._relieve)
 
     def _relieve(self) -> None:
-        """Runs on the main thread between two instructions; what it raises, the program meets."""
+        """Runs on the main thread between two instructions, and raises nothing of its own."""
         try:
             torch = imported_torch()
             if not self._stopped.is_set() and torch is not None:
                 self._collect(torch)
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise  # by a signal handler of the program
+        except BaseException as error:
             _log.error(
                 "cyclescope: a collection under memory pressure failed: %s", shown_error(error)
             )
