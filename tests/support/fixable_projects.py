@@ -247,6 +247,25 @@ PATCHED = [
         ),
     ),
     Project("a layer with a lambda", MODULE.replace("VALUE", "lambda x: self.leaky(x)")),
+    Project(
+        "a function of the attribute's name",
+        owner().replace(
+            "        self.cb = lambda x: x + self.dim  # HERE\n",
+            "        def cb(x):\n            return x + self.dim\n\n        self.cb = cb  # HERE\n",
+        ),
+    ),
+    Project(
+        "another function has a self of its own",
+        owner().replace(
+            "        self.cb = ",
+            "        def other():\n            self = 1\n            return self\n\n"
+            "        other()\n        self.cb = ",
+        ),
+    ),
+    Project(
+        "none in the class",
+        owner().replace("    def __init__", "    cb = None\n\n    def __init__", 1),
+    ),
 ]
 
 BODIES = (

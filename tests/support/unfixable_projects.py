@@ -474,4 +474,13 @@ REFUSED = [
         bound(after="from unittest import mock\nf = lambda: mock.patch.multiple(Owner, add=1)\n"),
         reason="itself replaced",
     ),
+    Project(
+        "an inner function assigns self",
+        owner().replace(
+            "        self.dim = dim\n",
+            "        self.dim = dim\n        def swap():\n            nonlocal self\n"
+            "            self = None\n        self.swap = 1\n",
+        ),
+        reason="`self` is assigned again",
+    ),
 ]

@@ -480,8 +480,15 @@ impl<'a> Store<'a> {
         let elsewhere = |node: &Node<'a>| {
             parameters.is_none_or(|list| !list.byte_range().contains(&node.start_byte()))
         };
-        // A function in it may have one of its own: `self = self_ref()`.
-        let is_own = |node: &Node<'a>| scope(*node) == Some(self.method);
+        // A function in it may have one of its own: `self = self_ref()`. Or it says `nonlocal self`.
+        let declares = |node: &Node<'a>| {
+            node.kind() == "nonlocal_statement"
+                && children(*node)
+                    .iter()
+                    .any(|it| syntax.of(*it) == self.owner)
+        };
+        let is_shared = all(self.method).iter().any(declares);
+        let is_own = |node: &Node<'a>| is_shared || scope(*node) == Some(self.method);
         if rebound.iter().any(|node| elsewhere(node) && is_own(node)) {
             return Err(format!("`{}` is assigned again", self.owner));
         }
