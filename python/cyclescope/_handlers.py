@@ -24,6 +24,13 @@ def is_of_handler(error: BaseException) -> bool:
     """
     if isinstance(error, OF_THE_PROGRAM):
         return True
+    try:
+        return _is_of_the_program(error)
+    except MemoryError:
+        return False
+
+
+def _is_of_the_program(error: BaseException) -> bool:
     root = _root(vars(type)["__module__"].__get__(type(error)))
     if root not in ("builtins", "cyclescope", "pyo3_runtime") and not _is_called(root):
         return True

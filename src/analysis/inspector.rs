@@ -104,7 +104,7 @@ impl Inspector {
         let builtins = Builtins::new(py)?;
         remember_script(py);
         Ok(Self {
-            layouts: Layouts::known(py, &builtins),
+            layouts: Layouts::known(py, &builtins)?,
             frameworks: RefCell::new(Frameworks::new(py, &builtins.instances)?),
             builtins,
             heads: HeadLayout::new(py),

@@ -2,6 +2,9 @@
 
 use std::rc::Rc;
 
+use pyo3::exceptions::{
+    PyAttributeError, PyImportError, PyLookupError, PyTypeError, PyValueError,
+};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -297,8 +300,8 @@ impl Builtins {
             instances: Rc::new(Instances::new(py)?),
             frames: FrameLayout::known(py)?,
             variable_names: VariableNames::known(py)?,
-            operations: Operations::known(py).ok(),
-            stack_effects: StackEffects::known(py).ok().flatten(),
+            operations: told(py, Operations::known(py))?,
+            stack_effects: told(py, StackEffects::known(py))?.flatten(),
             kinds: all
                 .iter()
                 .map(|(ty, kind)| (ty.as_ptr() as usize, *kind))
@@ -350,3 +353,20 @@ impl Builtins {
         }
     }
 }
+
+/// What the module `opcode` tells, or `None` if it tells it otherwise than CPython's does. What else was raised goes
+/// on: the module's import runs Python code, between whose instructions signal handlers run.
+fn told<T>(py: Python<'_>, known: PyResult<T>) -> PyResult<Option<T>> {
+    let differs = |error: &PyErr| {
+        error.is_instance_of::<PyImportError>(py)
+            || error.is_instance_of::<PyAttributeError>(py)
+            || error.is_instance_of::<PyLookupError>(py)
+            || error.is_instance_of::<PyTypeError>(py)
+            || error.is_instance_of::<PyValueError>(py)
+    };
+    match known {
+        Err(error) if differs(&error) => Ok(None),
+        known => known.map(Some),
+    }
+}
+

@@ -54,14 +54,16 @@ pub struct Layouts {
 }
 
 impl Layouts {
-    pub fn known(py: Python<'_>, builtins: &Builtins) -> Self {
-        Self {
+    /// # Errors
+    /// If memory runs out, or a signal handler raises an exception meanwhile.
+    pub fn known(py: Python<'_>, builtins: &Builtins) -> PyResult<Self> {
+        Ok(Self {
             lists: ListLayout::known(py),
-            tuples: TupleLayout::known(py).ok().flatten(),
-            functions: FunctionLayout::known(py).ok().flatten(),
-            cells: CellLayout::known(py).ok().flatten(),
+            tuples: TupleLayout::known(py)?,
+            functions: FunctionLayout::known(py)?,
+            cells: CellLayout::known(py)?,
             instances: builtins.instances.layout,
-        }
+        })
     }
 }
 
@@ -151,7 +153,7 @@ mod tests {
     fn what_is_read_is_what_traversal_visits() {
         Python::attach(|py| {
             let builtins = Builtins::new(py).expect("CPython has all of them");
-            let layouts = Layouts::known(py, &builtins);
+            let layouts = Layouts::known(py, &builtins).expect("there is memory");
             assert!(layouts.lists.is_some() && layouts.tuples.is_some() && layouts.cells.is_some());
             assert_eq!(layouts.functions.is_some(), py.version_info() < (3, 14));
             let objects = py

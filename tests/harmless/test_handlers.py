@@ -127,6 +127,34 @@ def test_a_step_of_a_monitor_passes_it_on(steps: str, tmp_path: Path) -> None:
     assert output([sys.executable, "-c", TIMER + steps], tmp_path) == "True True\nTrue\n"
 
 
+FIRST = """
+import os
+import cyclescope
+
+def lost(after):
+    '''How often what the handler raised did not arrive, in a process that has not looked yet.'''
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, after)
+            monitor.step()
+            time.sleep(10)
+        except Timeout:
+            os._exit(0)
+        os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+signal.signal(signal.SIGALRM, on_alarm)
+monitor = cyclescope.watch_growth(every=1, devices="any")
+print(sum(lost(0.0001 * number) for number in range(1, 150)))
+"""
+
+
+def test_a_handler_runs_while_the_interpreter_is_looked_at_first(tmp_path: Path) -> None:
+    """How an interpreter lays objects out is learnt from some made in Python code."""
+    assert output([sys.executable, "-c", TIMER + FIRST], tmp_path) == "0\n"
+
+
 @needs_torch
 def test_no_handler_runs_in_a_look_at_garbage(tmp_path: Path) -> None:
     """To ask a tensor for its device in words would run it, and lose what it raises."""
