@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
 
 use super::off;
-use super::state::{state, state_for_look};
+use super::state::state_for_look;
 use super::values::{class, no_attribute, shown};
 use crate::model::diff::Diff;
 use crate::model::heap::{Buffer, By, Heap, Row, Table};
@@ -261,11 +261,12 @@ class! {
 ///
 /// They are asked from here, as the functions below are what the program calls: one in Python that passed
 /// its arguments on would be among what holds them.
-pub(super) fn settle(py: Python<'_>, redact: bool) -> PyResult<()> {
+pub(super) fn settle(py: Python<'_>, redact: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     py.import("cyclescope._settings")?
         .call_method0("settings")?;
-    if redact {
-        state(py)?.watcher.inspector().redact();
+    if let Some(redact) = redact {
+        py.import("cyclescope._selection")?
+            .call_method1("redact_if", (redact,))?;
     }
     Ok(())
 }
@@ -281,8 +282,8 @@ pub(super) fn settle(py: Python<'_>, redact: bool) -> PyResult<()> {
 /// Raises:
 ///     ValueError: If a setting is invalid.
 #[pyfunction]
-#[pyo3(signature = (*, redact=false))]
-pub fn heap(py: Python<'_>, redact: bool) -> PyResult<Heap> {
+#[pyo3(signature = (*, redact=None), text_signature = "(*, redact=False)")]
+pub fn heap(py: Python<'_>, redact: Option<&Bound<'_, PyAny>>) -> PyResult<Heap> {
     settle(py, redact)?;
     let state = state_for_look(py)?;
     let inspector = state.watcher.inspector();

@@ -175,11 +175,11 @@ class! {
 ///     ValueError: If a setting is invalid.
 ///     TypeError: If no object is given, or the collector does not track one, such as a number.
 #[pyfunction]
-#[pyo3(signature = (*objects, redact=false))]
+#[pyo3(signature = (*objects, redact=None), text_signature = "(*objects, redact=False)")]
 pub fn why_alive(
     py: Python<'_>,
     objects: &Bound<'_, PyTuple>,
-    redact: bool,
+    redact: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Retention> {
     settle(py, redact)?;
     if let Some(note) = off(py)? {

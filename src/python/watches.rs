@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::{PyMemoryError, PyValueError};
+use pyo3::exceptions::{PyMemoryError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -193,14 +193,15 @@ fn strings(tuple: &Bound<'_, PyTuple>) -> PyResult<Vec<String>> {
     tuple.iter().map(|item| item.extract()).collect()
 }
 
-/// Waits until everything found so far has been delivered; False if that takes longer than `seconds`.
+/// Waits until everything found so far has been delivered; False if that takes longer than `timeout` seconds.
 #[pyfunction]
-pub fn flush(py: Python<'_>, seconds: f64) -> PyResult<bool> {
-    let patience = Duration::try_from_secs_f64(seconds).map_err(|_| {
-        PyValueError::new_err(format!(
-            "timeout must be a non-negative number of seconds, not {seconds}"
-        ))
-    })?;
+pub fn flush(py: Python<'_>, timeout: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let asked = "timeout must be a non-negative number of seconds, not";
+    let seconds: f64 = timeout
+        .extract()
+        .map_err(|_| PyTypeError::new_err(format!("{asked} {timeout:?}")))?;
+    let patience = Duration::try_from_secs_f64(seconds)
+        .map_err(|_| PyValueError::new_err(format!("{asked} {seconds}")))?;
     let deliveries = state(py)?.watcher.deliveries();
     deliveries.flush(py, patience)
 }

@@ -67,6 +67,7 @@ def test_help_names_every_command(command: Command) -> None:
         (["fix", f"{'n' * 300}.py:1"], "File name too long"),
         (["fix", "none.py:1"], "cannot read none.py: No such file"),
         (["attach", "1", "--cycles", "--report-dir=x"], "--report-dir is the folder"),
+        (["attach", "1", "--heap", "--devices=cuda"], "--devices is which memory to look for"),
         (["report", "fine.py"], "fine.py: this is not JSON"),
         (["report", "folder"], "no file matches folder"),
         (["merge", "fine.py"], "fine.py: this is not JSON"),

@@ -503,7 +503,8 @@ def test_the_program_ends_as_ever(tmp_path: Path, delay: float) -> None:
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     source = """
     import cyclescope
-    watch = cyclescope.on_signal(report_dir="/dev/null/answers")
+    os.environ["CYCLESCOPE_REPORT_DIR"] = "/dev/null/answers"
+    watch = cyclescope.on_signal()
     os.kill(os.getpid(), signal.SIGUSR2)
     while not watch.errors:
         time.sleep(0.01)
@@ -513,6 +514,13 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
         assert "NotADirectoryError" in running.line()
         assert running.end() == 0
         assert "cannot write the memory report" in running.errors
+
+
+def test_a_given_folder_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "answers"
+    file.write_text("")
+    with pytest.raises(OSError, match="report_dir is not writable"):
+        cyclescope.on_signal(report_dir=file)
 
 
 def test_a_child_that_is_forked_during_an_answer_collects_by_itself() -> None:

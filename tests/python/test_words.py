@@ -224,6 +224,8 @@ def test_a_misspelt_name_to_ignore(
         lambda: cyclescope.observe_tensor_cycles(print, redact="no"),  # type: ignore[arg-type]
         lambda: cyclescope.watch_growth(redact="no"),  # type: ignore[arg-type]
         lambda: cyclescope.on_oom(redact="no"),  # type: ignore[arg-type]
+        lambda: cyclescope.heap(redact="no"),  # type: ignore[arg-type]
+        lambda: cyclescope.why_alive([], redact="no"),  # type: ignore[arg-type]
     ],
 )
 def test_a_word_for_redact_is_not_taken_for_true(call: Callable[[], object]) -> None:
@@ -237,6 +239,11 @@ def test_other_wrong_arguments_are_named() -> None:
         cyclescope.find_tensor_cycles(frozen="no")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"^report must be a CycleReport or None, not 3$"):
         cyclescope.to_sarif(3)  # type: ignore[arg-type]
+    with (
+        cyclescope.observe_tensor_cycles(lambda report: None, devices="cpu") as watch,
+        pytest.raises(TypeError, match=r"^timeout must be a non-negative number .*, not None$"),
+    ):
+        watch.flush(None)  # type: ignore[arg-type]
 
 
 # Help

@@ -99,6 +99,12 @@ def run(parsed: argparse.Namespace) -> int:
             )
         if parsed.report_dir == "":
             fail(parsed, "--report-dir is empty")
+        if parsed.devices is not None and not _looks_for_cycles(parsed):
+            fail(
+                parsed,
+                "--devices is which memory to look for in cycles: leave it out with --heap, --why "
+                "and --growth, which take in all memory",
+            )
         with _ended_in_order():
             if parsed.watch:
                 return _watch(parsed)
@@ -111,6 +117,10 @@ def run(parsed: argparse.Namespace) -> int:
     else:
         out("\n\n".join(each.to_text().rstrip() for each in results.values()))
     return 0
+
+
+def _looks_for_cycles(parsed: argparse.Namespace) -> bool:
+    return not parsed.heap and parsed.why is None and parsed.growth is None
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from pathlib import Path
 from cyclescope import _log, _native, _ranks
 from cyclescope._devices import Devices
 from cyclescope._files import (
+    check_writable,
     exists,
     folder_named,
     make_folder,
@@ -235,6 +236,7 @@ def on_signal(
     Raises:
         ValueError: If ``signal`` is not one of these, if the program handles, ignores or blocks
             it, or if another argument or a setting is invalid.
+        OSError: If ``report_dir`` is given and not writable.
     """
     global _current
     number = signal_number(signal)
@@ -242,6 +244,9 @@ def on_signal(
     chosen = configured.report_dir if report_dir is None else folder_named(report_dir)
     names = configured.devices_or(devices)
     redact_if(redact)
+    # Not one from the settings: without a handler, the signal that they ask for ends the program.
+    if report_dir is not None and chosen is not None and not OFF:
+        check_writable(chosen)
     watch = SignalWatch(number, names, None if chosen is None else Path(absolute(chosen)))
     if OFF:
         return watch
