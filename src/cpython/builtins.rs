@@ -2,9 +2,7 @@
 
 use std::rc::Rc;
 
-use pyo3::exceptions::{
-    PyAttributeError, PyImportError, PyLookupError, PyTypeError, PyValueError,
-};
+use pyo3::exceptions::{PyAttributeError, PyImportError, PyLookupError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -369,4 +367,3 @@ fn told<T>(py: Python<'_>, known: PyResult<T>) -> PyResult<Option<T>> {
         known => known.map(Some),
     }
 }
-
