@@ -32,6 +32,7 @@ __all__ = [
     "Numbers",
     "Patch",
     "PostMortem",
+    "Process",
     "Rank",
     "Retention",
     "RetentionPath",
@@ -284,6 +285,9 @@ class DeviceMemory:
     def time(self) -> float:
         """Time of the result, in seconds since 1970."""
     @property
+    def process(self) -> Process:
+        """The process that was inspected."""
+    @property
     def total(self) -> int:
         """The GPU's memory in bytes."""
     @property
@@ -362,6 +366,9 @@ class PostMortem:
     @property
     def time(self) -> float:
         """Time of the error, in seconds since 1970."""
+    @property
+    def process(self) -> Process:
+        """The process that ran out of memory."""
     @property
     def device(self) -> str:
         """The device, such as ``cuda:0``."""
@@ -627,6 +634,9 @@ class LeakTally:
     def count(self) -> int:
         """Number of occurrences."""
     @property
+    def objects(self) -> int:
+        """Number of objects in the cycles, over all occurrences."""
+    @property
     def bytes(self) -> int:
         """Bytes of all occurrences together."""
     @property
@@ -644,6 +654,34 @@ class LeakTally:
     @property
     def reported(self) -> bool:
         """True once it has held the ``min_bytes`` of the watch, which then reports it."""
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+
+@final
+class Process:
+    """The process that a report is about."""
+
+    @property
+    def host(self) -> str:
+        """Host name."""
+    @property
+    def pid(self) -> int:
+        """Process ID."""
+    @property
+    def rank(self) -> int | None:
+        """Rank in a distributed job; None outside of one."""
+    @property
+    def python(self) -> str:
+        """Version of the interpreter, such as ``3.12.1``."""
+    @property
+    def program(self) -> str:
+        """The program: ``sys.argv[0]``."""
+    @property
+    def frameworks(self) -> list[tuple[str, str]]:
+        """Name and version of each known framework that the process has imported."""
+    @property
+    def gpus(self) -> list[str]:
+        """Names of the GPUs that the process uses, by CUDA ordinal; empty if it uses none."""
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
 

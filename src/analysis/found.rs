@@ -129,11 +129,15 @@ impl Found {
         self.occurrences.iter().map(|one| one.cycles).sum()
     }
 
+    /// How many objects are in the cycles of all occurrences.
+    pub fn objects(&self) -> u64 {
+        let objects = self.occurrences.iter();
+        objects.map(|one| one.addresses.len() as u64).sum()
+    }
+
     /// The leak with the counts and the buffers of all occurrences that are left.
     pub fn into_leak(self) -> Leak {
-        let count = self.count();
-        let objects = self.occurrences.iter();
-        let objects = objects.map(|one| one.addresses.len() as u64).sum();
+        let (count, objects) = (self.count(), self.objects());
         let mut buffers: Vec<Buffer> = self
             .occurrences
             .into_iter()

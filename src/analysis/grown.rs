@@ -132,6 +132,8 @@ pub struct Arrays {
     pub count: usize,
     /// Those of their memory, on some devices.
     pub bytes: u64,
+    /// Those that no tensor shows as well.
+    pub hidden: u64,
     pub last: DeviceBuffer,
     /// They show a small part of it.
     pub are_views: bool,

@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 
 use super::Inspector;
 use super::busy::busy;
-use super::grown::{Arrays, Diagnosis, Grouping, Kept, Look, Name, bytes_shown};
+use super::grown::{Arrays, Diagnosis, Grouping, Kept, Look, Name, bytes_shown, mark_of};
 use super::live::{Depth, Live};
 use super::naming::Naming;
 use crate::cpython::instances::instance_dict;
@@ -68,7 +68,8 @@ impl Inspector {
         })
     }
 
-    /// The arrays that a container holds, directly or in tuples, lists and dictionaries of its own.
+    /// The arrays that a container holds, directly or in tuples, lists and dictionaries of its own. `of_tensors` has the
+    /// marks of memory that tensors show.
     ///
     /// # Errors
     /// If the inspector is at work already.
@@ -76,13 +77,14 @@ impl Inspector {
         &self,
         container: &Bound<'_, PyAny>,
         devices: &DeviceSelection,
+        of_tensors: &FxHashSet<u64>,
     ) -> PyResult<Option<Arrays>> {
         let frameworks = self.frameworks.try_borrow().map_err(|_| busy())?;
         if !frameworks.may_have_arrays(devices) {
             return Ok(None);
         }
         let mut seen: FxHashSet<(String, u64)> = FxHashSet::default();
-        let (mut count, mut bytes, mut shown, mut last) = (0, 0, 0, None);
+        let (mut count, mut bytes, mut hidden, mut shown, mut last) = (0, 0, 0, 0, None);
         let values = values_of(container);
         for value in values.iter().flat_map(|value| {
             let mut parts = values_of(value);
@@ -99,11 +101,16 @@ impl Inspector {
             buffers.retain(|buffer| seen.insert((buffer.device.clone(), buffer.pointer)));
             count += usize::from(!buffers.is_empty());
             bytes += buffers.iter().map(|buffer| buffer.bytes).sum::<u64>();
+            let alone = buffers
+                .iter()
+                .filter(|it| !of_tensors.contains(&mark_of(it)));
+            hidden += alone.map(|buffer| buffer.bytes).sum::<u64>();
             last = buffers.pop().or(last);
         }
         Ok(last.map(|last| Arrays {
             count,
             bytes,
+            hidden,
             are_views: 2 * shown <= bytes && 2 * bytes_shown(&last) <= last.bytes,
             last,
         }))

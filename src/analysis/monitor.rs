@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
+use rustc_hash::FxHashSet;
 
 use super::Inspector;
 use super::book::{Book, FEWEST, LookAtType, Moment};
@@ -13,7 +14,7 @@ use super::counters::counters;
 use super::gradient_watch::GradientWatch;
 use super::grown::{Arrays, Diagnosis, GroupKind, Grouping, Name};
 use super::room::ask_for_room;
-use super::sample::KeptOnModule;
+use super::sample::{KeptOnModule, Piece};
 use super::told::{Due, Finding, Followed, Origin, Told, other};
 use crate::cpython::StoppedWorld;
 use crate::cpython::sizes::Sizes;
@@ -218,7 +219,7 @@ impl Inspector {
         };
         // Before the looks: what the sample holds would seem to be held by the program.
         let containers = std::mem::take(&mut sample.containers);
-        let (arrays, atoms) = self.contents_of(py, monitor, containers)?;
+        let (arrays, atoms) = self.contents_of(py, monitor, containers, &sample.pieces)?;
         let mut findings: Vec<Finding> = Vec::new();
         if !due.is_empty() {
             let (groups, members): (Vec<Due>, Vec<Grouping>) = due.into_iter().unzip();
@@ -335,6 +336,7 @@ impl Inspector {
         py: Python<'py>,
         monitor: &Monitor,
         containers: Vec<(Bound<'py, PyAny>, u64)>,
+        pieces: &[Piece],
     ) -> PyResult<(Vec<Filled>, Vec<Atoms>)> {
         let due = monitor.book().due_containers();
         let (mut arrays, mut atoms) = (Vec::new(), Vec::new());
@@ -343,6 +345,7 @@ impl Inspector {
         }
         let _stopped = StoppedWorld::new(py);
         let steady = monitor.book().steady_containers(&due);
+        let shown: FxHashSet<u64> = pieces.iter().map(|piece| piece.name.1).collect();
         let sizes = Sizes::new(py, &self.builtins)?;
         let is_enough = |bytes: u64| bytes as f64 >= monitor.min_bytes;
         for (container, _) in &containers {
@@ -350,7 +353,7 @@ impl Inspector {
             if !due.contains(&address) {
                 continue;
             }
-            let bytes = if let Some(found) = self.arrays_in(container, &monitor.devices)? {
+            let bytes = if let Some(found) = self.arrays_in(container, &monitor.devices, &shown)? {
                 let bytes = found.bytes;
                 if is_enough(bytes) {
                     arrays.push((address, found));
@@ -384,6 +387,7 @@ impl Inspector {
             let diagnosis = Diagnosis {
                 tensors: arrays.count,
                 bytes: arrays.bytes,
+                hidden: arrays.hidden,
                 ..found?
             };
             Some(Finding {

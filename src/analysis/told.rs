@@ -70,8 +70,12 @@ pub(super) enum Followed {
         family: u64,
         share: f64,
     },
-    /// The address of a container, and the bytes of an array in it.
-    Arrays(usize, f64),
+    /// The address of a container, and of each of its items the bytes that arrays have, and those that no tensor shows.
+    Arrays {
+        address: usize,
+        bytes: f64,
+        hidden: f64,
+    },
     /// The objects of a type, by its address: some of those that the owner kept when it was told, and the
     /// length of the intervals in which they became more.
     Objects {

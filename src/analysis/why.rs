@@ -23,7 +23,7 @@ use crate::device::{DeviceSelection, Frameworks, keeps_casts};
 use crate::model::redact::NOTE;
 use crate::model::retention::{Keeper as Described, Kept, Retention};
 use loops::{named_loop, passes_supposed};
-use paths::{PathTo, distinct_paths, find_paths, in_order};
+use paths::{PathTo, distinct_paths, find_paths, in_order, places};
 
 /// So many distinct paths are shown.
 const PATHS: usize = 8;
@@ -122,7 +122,7 @@ impl Inspector {
             true => search.releases(&keepers, listed.len(), &targets, &naming),
             false => vec![String::new(); listed.len()],
         };
-        retention.keepers = described(listed, releases, &live, &naming);
+        retention.keepers = described(listed, releases, &targets, &live, &naming);
         retention.keepers_omitted = (keepers.found.len() - listed.len()) as u64;
         retention.is_uncollectable = uncollected.is_some() && keepers.found.is_empty();
         let further = [
@@ -307,12 +307,17 @@ fn memory_stays(way: &[u32], naming: &Naming<'_, '_>, listed: usize) -> String {
 fn described(
     keepers: &[Keeper],
     releases: Vec<String>,
+    targets: &[u32],
     live: &Live<'_>,
     naming: &Naming<'_, '_>,
 ) -> Vec<Described> {
     let with_releases = keepers.iter().zip(releases);
     let mut described: Vec<Described> = with_releases
-        .map(|(keeper, release)| describe(keeper, release, live, naming))
+        .map(|(keeper, release)| {
+            let mut described = describe(keeper, release, live, naming);
+            described.path.leads_to = places(keeper.nodes.last(), targets);
+            described
+        })
         .collect();
     described.sort_by(|one, other| {
         in_order(&one.path, &other.path).then_with(|| one.words.cmp(&other.words))

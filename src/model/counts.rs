@@ -21,6 +21,8 @@ pub struct LeakTally {
     pub summary: String,
     /// Number of occurrences.
     pub count: u64,
+    /// Number of objects in the cycles, over all occurrences.
+    pub objects: u64,
     /// Bytes of all occurrences together.
     pub bytes: u64,
     /// The part of ``bytes`` that other leaks held too.
@@ -37,9 +39,6 @@ pub struct LeakTally {
 
 impl Report {
     /// The report with all that a watch has counted of its leaks.
-    ///
-    /// Occurrences that came later were counted without being written out: they are taken to have as many
-    /// objects each.
     #[must_use]
     pub fn with_counts(mut self, tallies: &[LeakTally]) -> Self {
         let tallies: HashMap<&str, &LeakTally> = tallies
@@ -53,11 +52,10 @@ impl Report {
             if tally.count != leak.count {
                 // It was measured for the occurrences that are written out, not for all.
                 leak.bytes_freed = None;
-                let each = leak.objects as f64 / leak.count.max(1) as f64;
-                leak.objects = (each * tally.count as f64).round() as u64;
             }
             leak.shared = tally.shared.clone();
             leak.count = tally.count;
+            leak.objects = tally.objects;
             leak.bytes_held = tally.bytes;
         }
         self.sort_leaks();
@@ -118,19 +116,20 @@ mod tests {
     use crate::render::samples;
 
     #[test]
-    fn later_occurrences_are_counted_as_if_they_were_alike() {
+    fn all_that_a_watch_has_counted_is_told() {
         let report = samples::callback();
         let leak = &report.leaks[0];
         let tally = LeakTally {
             signature: leak.signature.clone(),
             count: 3 * leak.count,
+            objects: 7 + leak.objects,
             bytes: 5 * leak.bytes_held,
             ..LeakTally::default()
         };
         let counted = report.clone().with_counts(&[tally]);
         let more = &counted.leaks[0];
         assert_eq!(more.count, 3 * leak.count);
-        assert_eq!(more.objects, 3 * leak.objects);
+        assert_eq!(more.objects, 7 + leak.objects);
         assert_eq!(more.bytes_held, 5 * leak.bytes_held);
         assert_eq!(more.bytes_freed, None);
         assert_eq!(report.clone().with_counts(&[]), report);

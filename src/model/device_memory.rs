@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::report::Process;
+
 /// The memory of a device, divided by use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -16,6 +18,8 @@ pub struct DeviceMemory {
     pub device: String,
     /// Time of the result, in seconds since 1970-01-01 UTC.
     pub time: f64,
+    /// The process that was inspected.
+    pub process: Process,
     /// The device's memory in bytes.
     pub total: u64,
     /// Bytes of the device that the driver says are free.

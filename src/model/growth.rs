@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::model::heap::same_owner;
+use crate::model::report::Process;
 use crate::model::source::SourceLines;
 use crate::model::words::{counted, human_bytes, one_of};
 
@@ -18,6 +19,8 @@ pub const CACHED: &str = " → a cached call";
 pub struct GrowthReport {
     /// When it was written, in seconds since 1970-01-01 UTC.
     pub time: f64,
+    /// The process that was inspected.
+    pub process: Process,
     /// Number of steps so far, and number of steps between samples.
     pub steps: u64,
     pub every: u64,

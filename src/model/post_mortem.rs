@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::growth::Growth;
+use super::report::Process;
 
 /// Why memory ran out, with the numbers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -25,6 +26,8 @@ pub struct PostMortem {
     pub advice: String,
     /// Time of the error, in seconds since 1970-01-01 UTC.
     pub time: f64,
+    /// The process that ran out of memory.
+    pub process: Process,
     /// The device, such as ``cuda:0``.
     pub device: String,
     /// The state of the device's memory; None if it could not be read.

@@ -62,17 +62,21 @@ pub struct Report {
 /// The process that a report is about.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "python",
+    pyo3::pyclass(frozen, get_all, eq, module = "cyclescope")
+)]
 #[non_exhaustive]
 pub struct Process {
     /// Host name.
     pub host: String,
     /// Process ID.
     pub pid: u32,
-    /// Rank in a distributed job: see [`super::rank::Rank`].
+    /// Rank in a distributed job; None outside of one.
     pub rank: Option<u32>,
-    /// Version of the interpreter, such as `3.12.1`.
+    /// Version of the interpreter, such as ``3.12.1``.
     pub python: String,
-    /// The program: `sys.argv[0]`.
+    /// The program: ``sys.argv[0]``.
     pub program: String,
     /// Name and version of each known framework that the process has imported.
     pub frameworks: Vec<(String, String)>,

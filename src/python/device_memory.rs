@@ -27,9 +27,11 @@ pub fn device_memory(
     pinned: u64,
 ) -> PyResult<DeviceMemory> {
     let (total, free, time) = numbers;
+    let state = state(py)?;
     let mut memory = DeviceMemory {
         device,
         time,
+        process: state.watcher.inspector().process_to_tell(py),
         total,
         free,
         rows: Vec::new(),
@@ -40,7 +42,6 @@ pub fn device_memory(
         memory.notes.push(note.to_owned());
     } else {
         let devices = selection(std::slice::from_ref(&memory.device))?;
-        let state = state(py)?;
         let inspector = state.watcher.inspector();
         let (pieces, notes) = inspector.pieces_on(py, &memory.device, &devices)?;
         memory.notes = notes;
@@ -75,13 +76,12 @@ impl DeviceMemory {
     }
 
     /// A self-contained HTML page of the rows.
-    fn to_html(&self, py: Python<'_>) -> PyResult<String> {
-        let process = state(py)?.watcher.inspector().process_to_tell(py);
-        Ok(py.detach(|| live::device_memory(self, &process)))
+    fn to_html(&self, py: Python<'_>) -> String {
+        py.detach(|| live::device_memory(self))
     }
 
-    fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(live::framed(self.to_html(py)?))
+    fn _repr_html_(&self, py: Python<'_>) -> String {
+        live::framed(self.to_html(py))
     }
 
     fn __str__(&self) -> String {

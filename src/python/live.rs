@@ -93,6 +93,7 @@ impl GrowthWatch {
     #[expect(clippy::too_many_arguments, reason = "they are named")]
     fn report(
         &self,
+        py: Python<'_>,
         time: f64,
         steps: u64,
         every: u64,
@@ -101,9 +102,11 @@ impl GrowthWatch {
         share: f64,
         next_sample: u64,
         notes: Vec<String>,
-    ) -> GrowthReport {
-        self.monitor.report(GrowthReport {
+    ) -> PyResult<GrowthReport> {
+        let process = state(py)?.watcher.inspector().process_to_tell(py);
+        Ok(self.monitor.report(GrowthReport {
             time,
+            process,
             steps,
             every,
             samples,
@@ -112,7 +115,7 @@ impl GrowthWatch {
             known_from: next_sample,
             notes,
             ..GrowthReport::default()
-        })
+        }))
     }
 }
 
@@ -174,8 +177,7 @@ impl GrowthReport {
     }
 
     fn to_html(&self, py: Python<'_>) -> PyResult<String> {
-        let process = state(py)?.watcher.inspector().process_to_tell(py);
-        Ok(py.detach(|| live::growth(self, &process)))
+        Ok(py.detach(|| live::growth(self)))
     }
 
     #[staticmethod]

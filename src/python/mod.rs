@@ -48,7 +48,7 @@ use crate::model::post_mortem::{Finding, Numbers, PostMortem};
 use crate::model::rank::Rank;
 use crate::model::redact::shorten;
 use crate::model::report::Leak;
-use crate::model::report::{Buffer, Cut, Known, Library, Step};
+use crate::model::report::{Buffer, Cut, Known, Library, Process, Step};
 use crate::model::retention::{Keeper, Path, Retention};
 use crate::model::shared::Shared;
 use crate::model::source::{LineEdit, Patch, SourceLines};
@@ -73,7 +73,7 @@ fn add_types(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     classes! {
         CycleReport, report::Leak, Buffer, Cut, Known, Library, LineEdit, Patch, SourceLines, Step,
-        Shared, LeakTally, Rank, Heap, HeapBuffer, Row, Table, Diff, Retention, Keeper, Path,
+        Shared, LeakTally, Process, Rank, Heap, HeapBuffer, Row, Table, Diff, Retention, Keeper, Path,
         Growth, GrowthReport, live::GrowthWatch, DeviceMemory, MemoryRow, MemoryHolder, PostMortem,
         Finding, Numbers, post_mortem::Examination,
     }

@@ -56,10 +56,11 @@ impl Examination {
 #[pymethods]
 impl Examination {
     #[new]
-    fn new(device: String, time: f64) -> Self {
+    fn new(py: Python<'_>, device: String, time: f64) -> PyResult<Self> {
         let mut made = Self::default();
         (made.found.device, made.found.time) = (device, time);
-        made
+        made.found.process = state(py)?.watcher.inspector().process_to_tell(py);
+        Ok(made)
     }
 
     /// What is known so far.
@@ -69,13 +70,13 @@ impl Examination {
     }
 
     /// The page of what is known so far.
-    fn page(&self, py: Python<'_>) -> PyResult<String> {
+    fn page(&self, py: Python<'_>) -> String {
         let looked = Looked {
             heap: self.heap.as_ref(),
             grew: self.grew.as_ref(),
             leaks: self.leaks.as_ref(),
         };
-        page(py, &self.found, looked)
+        py.detach(|| live::post_mortem(&self.found, looked))
     }
 
     /// Takes note of what is not examined, and why.
@@ -298,11 +299,6 @@ fn pointers(pieces: &Pieces) -> impl Iterator<Item = u64> {
     pieces.iter().map(|(pointer, _)| *pointer)
 }
 
-fn page(py: Python<'_>, found: &PostMortem, looked: Looked<'_>) -> PyResult<String> {
-    let process = state(py)?.watcher.inspector().process_to_tell(py);
-    Ok(py.detach(|| live::post_mortem(found, looked, &process)))
-}
-
 #[pymethods]
 impl PostMortem {
     fn __getattr__(slf: &Bound<'_, Self>, name: &str) -> PyResult<()> {
@@ -332,17 +328,17 @@ impl PostMortem {
         heap: Option<&Bound<'_, Heap>>,
         growth: Option<&Bound<'_, GrowthReport>>,
         cycles: Option<&Bound<'_, CycleReport>>,
-    ) -> PyResult<String> {
+    ) -> String {
         let looked = Looked {
             heap: heap.map(Bound::get),
             grew: growth.map(Bound::get),
             leaks: cycles.map(|report| report.get().report()),
         };
-        page(py, self, looked)
+        py.detach(|| live::post_mortem(self, looked))
     }
 
-    fn _repr_html_(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(live::framed(page(py, self, Looked::default())?))
+    fn _repr_html_(&self, py: Python<'_>) -> String {
+        live::framed(py.detach(|| live::post_mortem(self, Looked::default())))
     }
 
     fn __str__(&self) -> String {

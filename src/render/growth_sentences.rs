@@ -72,6 +72,11 @@ fn is_of_objects(grown: &Grown) -> bool {
     grown.growth.objects > 0 && !grown.growth.is_of_process()
 }
 
+/// True for a growing number of threads, whose functions' local variables may keep tensors.
+fn is_of_threads(grown: &Grown) -> bool {
+    grown.growth.pattern == "threads-grow"
+}
+
 /// Why nothing explains what memory has grown by.
 fn why_not_explained(report: &GrowthReport) -> &'static str {
     let keeps_graphs = |it: &Grown| {
@@ -91,6 +96,9 @@ fn why_not_explained(report: &GrowthReport) -> &'static str {
         // Objects may keep tensors.
         false if report.found.iter().any(is_of_objects) => {
             "how much of it the objects below keep is not known"
+        }
+        false if report.found.iter().any(is_of_threads) => {
+            "how much of it the local variables of the threads below keep is not known"
         }
         false => "what grows below is less than 1 % of it",
     }
@@ -113,8 +121,12 @@ fn by_owner(found: &[Grown]) -> Vec<(&Growth, u64)> {
 
 /// What is to be said of memory that is not explained, if objects grow beside it.
 fn unless_objects_keep_it(report: &GrowthReport) -> &'static str {
-    match report.found.iter().any(is_of_objects) {
+    let found = &report.found;
+    match found.iter().any(is_of_objects) {
         true => ", unless the objects below keep it",
+        false if found.iter().any(is_of_threads) => {
+            ", unless the local variables of the threads below keep it"
+        }
         false => "",
     }
 }
@@ -192,7 +204,12 @@ fn of_tensors(report: &GrowthReport) -> String {
     }
     let headline = format!("memory +{} in {steps}", human_bytes(grown));
     if grown_enough(report).is_none() {
-        return format!("{headline}, too little to say what it is ({samples}){reported}");
+        let explained = report.found.iter().map(|it| it.explains);
+        let unknown = match 2 * explained.sum::<u64>() >= grown {
+            true => "",
+            false => ", too little to say what it is",
+        };
+        return format!("{headline}{unknown} ({samples}){reported}");
     }
     let (parts, left) = explained(report, grown);
     if parts.is_empty() {
@@ -485,6 +502,9 @@ mod tests {
         report.found[0].growth.objects = 117;
         assert!(growth_headline(&report).contains("the objects below keep is not known"));
         report.found[0].growth.objects = 0;
+        report.found[0].growth.pattern = "threads-grow".to_owned();
+        assert!(growth_headline(&report).contains("the threads below keep is not known"));
+        report.found[0].growth.pattern = String::new();
         report.stopped = vec![found("module `train` → `cache`", 500)];
         assert!(
             growth_headline(&report)
@@ -504,6 +524,9 @@ mod tests {
             "memory +8.0 KiB in 170 steps, too little to say what it is (20 samples)"
         );
         assert!(reported.ends_with("(state-not-detached)"));
+        report.found[0].explains = 8 << 10;
+        assert!(!growth_headline(&report).contains("too little"));
+        report.found[0].explains = 0;
         report.grown = 1000 << 10;
         report.all = (1..20).map(|at| (30 + at, 1, (at % 2) << 20)).collect();
         assert!(growth_headline(&report).contains("too little to say what it is"));

@@ -14,6 +14,7 @@ mod tally;
 use std::cell::{Cell, RefCell};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
+use std::mem::take;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -326,7 +327,7 @@ impl Watcher {
             };
             for watch in watches.iter_mut().filter(|watch| watch.concerns(leak)) {
                 if let Some(tally) = watch.tallies.get_mut(leak.signature()) {
-                    tally.add(&seen, &leak.shared);
+                    tally.add(&seen, leak.objects(), &leak.shared);
                 }
             }
             false
@@ -470,9 +471,9 @@ impl Watch {
             }
             Entry::Occupied(mut entry) => {
                 let tally = entry.get_mut();
-                let mut shared = &*leak.shared;
+                let (mut objects, mut shared) = (leak.objects, &*leak.shared);
                 for seen in &leak.occurrences {
-                    tally.add(seen, std::mem::take(&mut shared));
+                    tally.add(seen, take(&mut objects), take(&mut shared));
                 }
                 let sums = &mut tally.sums;
                 let is_reached = self.least.is_reached(sums.bytes, leak.buffers.iter());

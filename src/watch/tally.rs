@@ -21,6 +21,7 @@ impl Tally {
                 signature: leak.signature.clone(),
                 summary: leak.summary.clone(),
                 count: leak.count,
+                objects: leak.objects,
                 bytes: leak.bytes_held,
                 shared: leak.shared.clone(),
                 largest: leak.bytes_held,
@@ -32,9 +33,10 @@ impl Tally {
         }
     }
 
-    /// The same leak was seen again.
-    pub(super) fn add(&mut self, seen: &Occurrence, also: &[Shared]) {
+    /// The same leak was seen again, with so many objects in its cycles.
+    pub(super) fn add(&mut self, seen: &Occurrence, objects: u64, also: &[Shared]) {
         let sums = &mut self.sums;
+        sums.objects = sums.objects.saturating_add(objects);
         shared::add(&mut sums.shared, also);
         sums.count += seen.count;
         sums.bytes += seen.bytes;

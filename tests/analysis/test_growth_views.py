@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import weakref
 from collections.abc import Callable
@@ -57,6 +58,27 @@ def test_a_list_of_views_is_named(
     assert found.bytes_per_step == pytest.approx(16_000, rel=0.01)
     explained = monitor.headline.partition(" % explained by `kept`")[0].rpartition(" ")[2]
     assert int(explained) >= 95, monitor.headline
+
+
+@pytest.mark.parametrize("kind", ["list", "dict"])
+def test_rows_of_arrays_over_tensors_are_views_and_count_once(kind: str) -> None:
+    rows: list[Any] = []
+    by_step: dict[int, Any] = {}
+
+    def step(number: int) -> None:
+        row = torch.full((8, 500), float(number)).numpy()[0]
+        if kind == "list":
+            rows.append(row)
+        else:
+            by_step[number] = row
+
+    monitor = watched(step)
+    (found,) = monitor.found
+    assert "accumulates arrays that are views of larger arrays" in found.summary
+    assert ".copy()" in found.advice
+    assert found.bytes_per_step == pytest.approx(16_000, rel=0.01)
+    steps = int(re.search(r"in (\d+) steps", monitor.headline)[1])  # type: ignore[index]
+    assert json.loads(monitor.to_json())["grown"] == steps * 16_000
 
 
 def test_views_of_one_tensor_do_not_grow() -> None:

@@ -62,6 +62,23 @@ def test_what_is_chosen_in_a_list_above_the_leak_comes_into_sight(
     assert -1 <= place["y"] <= 100
 
 
+def test_a_leak_is_found_by_its_signature_and_by_the_line_that_the_page_copies(
+    many: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(many.to_html(), viewport={"width": 1440, "height": 900})
+    field = opened.page.get_by_placeholder("Find a leak")
+    for leak in many.leaks:
+        field.fill(leak.signature)
+        expect(listed(opened)).to_have_count(1)
+    copied = opened.page.locator("[data-copy=place]").evaluate_all(
+        "buttons => buttons.map((button) => button.dataset.place)"
+    )
+    assert len(copied) >= 3
+    for place in copied:
+        field.fill(place)
+        expect(listed(opened)).not_to_have_count(0)
+
+
 def test_enter_shows_the_first_leak_that_is_found(
     many: cyclescope.CycleReport, open_page: Open
 ) -> None:

@@ -158,3 +158,38 @@ def test_the_memory_of_a_device_comes_back_from_json() -> None:
     for other in "{}", _native.empty_report().to_json():
         with pytest.raises(ValueError, match="JSON, but not of a DeviceMemory: pass"):
             _native.DeviceMemory.from_json(other)
+
+
+def test_each_of_two_items_that_were_asked_about_is_marked(module: Any) -> None:
+    module.rows = [numpy.zeros(5), numpy.zeros(6)]
+    page = cyclescope.why_alive(*module.rows).to_html()
+    drawing = page.partition("<svg")[2].partition("</svg>")[0]
+    assert drawing.count("node buffer held") == 2
+    assert "40 bytes" in drawing
+    assert "48 bytes" in drawing
+
+
+def test_a_result_that_comes_from_json_is_of_the_process_that_wrote_it(tmp_path: Path) -> None:
+    program = tmp_path / "trainer_of_this_test.py"
+    program.write_text(
+        "import cyclescope\n"
+        "from cyclescope import _native\n"
+        "with cyclescope.watch_growth(devices='any') as monitor: monitor.sample()\n"
+        "open('growth.json', 'w').write(monitor.to_json())\n"
+        "died = _native.Examination('cuda:0', 1.0).found\n"
+        "open('died.json', 'w').write(died.to_json())\n"
+        "print(died.process.program, died.process.pid)\n"
+    )
+    said = python(program.name, cwd=tmp_path).stdout.split()
+    assert said[0] == program.name
+    for kind, name in (("GrowthReport", "growth.json"), ("PostMortem", "died.json")):
+        text = (tmp_path / name).read_text()
+        assert json.loads(text)["process"]["pid"] == int(said[1])
+        page = getattr(_native, kind).from_json(text).to_html()
+        assert program.name in page
+        assert Path(sys.argv[0]).name not in page
+        # One that says nothing of its process is nobody's.
+        without = json.loads(text)
+        del without["process"]
+        page = getattr(_native, kind).from_json(json.dumps(without)).to_html()
+        assert "Python" not in page.partition("<h1")[2].partition("<section")[0]

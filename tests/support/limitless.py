@@ -236,4 +236,92 @@ kept = {}
 def step(number):
     kept[f"{number % 4} of {number}"] = torch.zeros(5000)
 """,
+    "a list is made where there is none": """
+class Tracker:
+    def __init__(self):
+        self.tracks = {}
+
+    def update(self, number, item):
+        if number not in self.tracks:
+            self.tracks[number] = []
+        self.tracks[number].append(item)
+
+tracker = Tracker()
+
+def step(number):
+    tracker.update(number // 4, torch.zeros(5000))
+""",
+    "a dictionary is made where there is none": """
+class Pool:
+    def __init__(self):
+        self.rooms = {}
+
+    def room(self, name):
+        try:
+            return self.rooms[name]
+        except KeyError:
+            self.rooms[name] = {}
+        return self.rooms[name]
+
+pool = Pool()
+
+def step(number):
+    pool.room(f"room {number}")["kept"] = torch.zeros(5000)
+""",
+    "each epoch has a list of its own": """
+results = {}
+
+def run(sample):
+    for epoch in range(8):
+        results[epoch] = []
+        for _ in range(3):
+            results[epoch].append(torch.zeros(5000))
+            sample()
+""",
+    "each step has a dictionary of its own": """
+class Checkpoints:
+    def __init__(self):
+        self.saved, self.best = {}, None
+
+    def save(self, number):
+        self.saved[number] = {"weights": torch.zeros(5000), "number": number}
+        if self.best is None or number > self.best:
+            self.best = number
+
+checkpoints = Checkpoints()
+
+def step(number):
+    checkpoints.save(number)
+""",
+    "each step has a list of its own, by its name": """
+class Outputs:
+    def __init__(self):
+        self.by_name = {}
+
+    def add(self, number):
+        self.by_name[f"step {number}"] = [torch.zeros(5000)]
+
+outputs = Outputs()
+
+def step(number):
+    outputs.add(number)
+""",
+    "what counts is made anew once": """
+class Meter:
+    def __init__(self):
+        self.values = []
+
+class Trainer:
+    def __init__(self):
+        self.meter = None
+
+    def prepare(self):
+        self.meter = Meter()
+
+trainer = Trainer()
+trainer.prepare()
+
+def step(number):
+    trainer.meter.values.append(torch.zeros(5000))
+""",
 }

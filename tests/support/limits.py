@@ -108,7 +108,7 @@ best = []
 
 def step(number):
     heapq.heappush(best, (random.random(), number, torch.zeros(5000)))
-    if len(best) > 90:
+    if len(best) > 90:  # here
         heapq.heappop(best)  # here
 """,
     "a cache that is no longer filled": """
@@ -457,5 +457,47 @@ data = Data()
 
 def step(number):
     data[number % len(data)]
+""",
+    "as many as there may be": """
+class Cache:
+    def __init__(self):
+        self.data = {}
+
+    def put(self, key, value):
+        if len(self.data) == 90:  # here
+            oldest = next(iter(self.data))
+            del self.data[oldest]
+        self.data[key] = value
+
+cache = Cache()
+
+def step(number):
+    cache.put(number, torch.zeros(5000))
+""",
+    "an object that is made anew by a function that is called now and then": """
+class Buffer:
+    def __init__(self):
+        self.seen = []
+
+    def add(self, item):
+        self.seen.append(item)
+
+class Agent:
+    def __init__(self):
+        self.buffer = Buffer()
+
+    def act(self, number):
+        self.buffer.add(torch.zeros(5000))
+        if number % 90 == 89:
+            self.learn()
+
+    def learn(self):
+        torch.stack(self.buffer.seen).mean()
+        self.buffer = Buffer()  # here
+
+agent = Agent()
+
+def step(number):
+    agent.act(number)
 """,
 }

@@ -78,6 +78,7 @@ for name in (
     "MemoryHolder",
     "MemoryRow",
     "Patch",
+    "Process",
     "Rank",
     "Relief",
     "RetentionPath",

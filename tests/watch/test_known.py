@@ -244,6 +244,43 @@ def test_each_is_counted_as_what_it_is_in_collections_of_its_own(seed: int) -> N
         assert Counter({tally.signature: tally.count for tally in watch.leaks}) == expected
 
 
+def test_the_objects_of_each_occurrence_count() -> None:
+    def box() -> Node:
+        made = Node(array=array())
+        vars(made)["callback"] = lambda: made
+        return made
+
+    def three_in_a_ring() -> None:
+        boxes = [box() for _ in range(3)]
+        for one, other in zip(boxes, [*boxes[1:], boxes[0]], strict=True):
+            vars(one)["next"] = other
+
+    def objects() -> int:
+        made = cyclescope.find_tensor_cycles(devices="any", frozen=False)
+        gc.collect()
+        (leak,) = (leak for leak in made.leaks if "callback" in leak.summary)
+        return leak.objects
+
+    gc.disable()
+    try:
+        three_in_a_ring()
+        of_three = objects()
+        box()
+        of_one = objects()
+        with cyclescope.Watch(["any"], lambda report: None, once_per_leak=True) as watch:
+            three_in_a_ring()
+            gc.collect()
+            for _ in range(20):
+                box()
+                gc.collect()
+            assert watch.flush(60)
+            (tally,) = (it for it in watch.leaks if "callback" in it.summary)
+    finally:
+        gc.enable()
+    assert of_three > of_one
+    assert tally.objects == of_three + 20 * of_one
+
+
 def code_made_anew(number: int) -> None:
     space: dict[str, Any] = {}
     source = "\n" * number + "def leak(node):\n    node.callback = lambda: node\n"

@@ -37,11 +37,15 @@ impl Book {
                 let grown = self.lengths.get(family).map_or(0, Line::grown);
                 ((grown as f64 * share) as u64, 0)
             }
-            Followed::Arrays(address, bytes) => {
+            Followed::Arrays {
+                address,
+                bytes,
+                hidden,
+            } => {
                 let line = self.containers.get(address);
                 let added = line.map_or(0, |line| line.length - line.first_length);
-                let bytes = (added as f64 * bytes) as u64;
-                (bytes, bytes)
+                let of_all = |bytes: f64| (added as f64 * bytes) as u64;
+                (of_all(*bytes), of_all(*hidden))
             }
             Followed::State { bytes, hidden, .. } => {
                 let first = self.groups.steps.get(WARM_UP).copied().unwrap_or_default();

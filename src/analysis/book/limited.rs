@@ -83,7 +83,7 @@ impl Book {
     fn length_of(&self, told: &Told) -> Option<u64> {
         match &told.followed {
             Followed::Group { keeps, .. } => keeps.length,
-            Followed::Arrays(address, _) | Followed::Atoms(address) => {
+            Followed::Arrays { address, .. } | Followed::Atoms(address) => {
                 self.containers.get(address).map(|line| line.length)
             }
             _ => None,
@@ -96,7 +96,7 @@ impl Book {
         match &told.followed {
             Followed::Group { grew_at, .. } => *grew_at == step,
             Followed::Longer { family, .. } => rises(self.lengths.get(family).map(Line::last_rise)),
-            Followed::Arrays(address, _) | Followed::Atoms(address) => {
+            Followed::Arrays { address, .. } | Followed::Atoms(address) => {
                 rises(self.containers.get(address).map(Line::last_rise))
             }
             Followed::Objects { ty, length, .. } => self.types.grows_still(ty, *length),

@@ -220,7 +220,12 @@ impl Book {
             },
             Origin::Longer { family, share } => Followed::Longer { family, share },
             Origin::Arrays(address) => {
-                Followed::Arrays(address, diagnosis.bytes as f64 / length.max(1) as f64)
+                let of_each = |bytes: u64| bytes as f64 / length.max(1) as f64;
+                Followed::Arrays {
+                    address,
+                    bytes: of_each(diagnosis.bytes),
+                    hidden: of_each(diagnosis.hidden),
+                }
             }
             Origin::Objects { ty, length } => {
                 self.types.set_told(&ty, true);

@@ -62,7 +62,7 @@ impl Book {
             Followed::Longer { family, .. } => {
                 has_begun_since(self.lengths.get(family), told.growth.step)
             }
-            Followed::Arrays(address, _) | Followed::Atoms(address) => {
+            Followed::Arrays { address, .. } | Followed::Atoms(address) => {
                 has_begun_since(self.containers.get(address), told.growth.step)
             }
             Followed::State { older, .. } => {
@@ -108,7 +108,7 @@ impl Book {
                 let line = self.lengths.get(family);
                 line.is_some_and(|line| step - line.last_rise() >= told.window)
             }
-            Followed::Arrays(address, _) => {
+            Followed::Arrays { address, .. } => {
                 let line = self.containers.get(address);
                 line.is_some_and(|line| step - line.last_rise() >= told.window)
             }
@@ -142,7 +142,7 @@ impl Book {
                 let line = self.lengths.get(family);
                 BEYOND * line.map_or(0, |line| line.length) as f64
             }
-            Followed::Arrays(address, _) | Followed::Atoms(address) => {
+            Followed::Arrays { address, .. } | Followed::Atoms(address) => {
                 let line = self.containers.get(address);
                 BEYOND * line.map_or(0, |line| line.length) as f64
             }

@@ -123,8 +123,7 @@ impl Look<'_, '_> {
             let pattern = growth::variants::ARRAYS_ACCUMULATE;
             return Diagnosis { pattern, ..found };
         }
-        if let Some(evidence) = self.evidence_of_views(members) {
-            let pattern = growth::variants::VIEWS_ACCUMULATE;
+        if let Some((pattern, evidence)) = self.views(members) {
             return Diagnosis {
                 pattern,
                 evidence,
@@ -273,8 +272,9 @@ impl Look<'_, '_> {
         threads > 0 && 10 * threads >= 9 * held.len()
     }
 
-    /// How much less most of some tensors show than they keep, if they are views and nothing shows the rest.
-    fn evidence_of_views(&self, members: &[u32]) -> Option<String> {
+    /// What is said of some tensors most of which are views that show less than they keep, or are kept by arrays that are
+    /// such views, if nothing shows the rest; and how much less.
+    fn views(&self, members: &[u32]) -> Option<(GrowthPattern, String)> {
         let mut example = None;
         let some = &members[..members.len().min(VIEWS)];
         let views = some.iter().filter(|&&member| {
@@ -285,23 +285,30 @@ impl Look<'_, '_> {
             let graph = self.live.graph();
             // A storage itself has no type of items, and what only a view leads to, its base, the program does not have.
             let shown = |node: u32| {
-                if self.ways.before(node).is_none_or(|it| self.is_tensor(it)) {
+                if (self.ways.before(node)).is_none_or(|it| self.buffer(it).is_some()) {
                     return 0;
                 }
                 let buffer = self.buffer(node).filter(|it| it.dtype.is_some());
                 buffer.map_or(0, |it| bytes_shown(&it))
             };
-            let all: u64 = graph.sources(memory.node).into_iter().map(shown).sum();
+            let holders = graph.sources(memory.node);
+            let all: u64 = holders.iter().map(|&it| shown(it)).sum();
             let is_view = 0 < all && 2 * all <= memory.buffer.bytes;
             if is_view && example.is_none() {
-                example = Some((shown(member), memory.buffer.bytes));
+                let view = holders.into_iter().find(|&it| shown(it) > 0);
+                example = view.map(|view| (view, shown(view), memory.buffer.bytes));
             }
             is_view
         });
         if 10 * views.count() < 9 * some.len() {
             return None;
         }
-        example.map(|(part, whole)| part_of_whole(part, whole))
+        let (view, part, whole) = example?;
+        let pattern = match self.is_tensor(view) {
+            true => growth::variants::VIEWS_ACCUMULATE,
+            false => growth::variants::VIEWS_OF_ARRAYS_ACCUMULATE,
+        };
+        Some((pattern, part_of_whole(part, whole)))
     }
 
     /// True if some of the tensors are of the class `torch.Tensor` itself, as parameters are not.

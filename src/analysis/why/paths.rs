@@ -164,12 +164,7 @@ pub(super) fn distinct_paths(
     for PathTo { nodes, target, by } in paths {
         let by = by.as_ref().map(|(at, name)| (*at, name));
         let mut path = naming.path_by(nodes, &naming.root(nodes), by).path;
-        path.leads_to = targets
-            .iter()
-            .position(|it| it == target)
-            .map(|index| index as u32)
-            .into_iter()
-            .collect();
+        path.leads_to = places(Some(target), targets);
         match by_words.get(&without_indices(&path.words)) {
             Some(&index) => {
                 let known = &mut distinct[index];
@@ -188,6 +183,12 @@ pub(super) fn distinct_paths(
     }
     distinct.sort_by(in_order);
     distinct
+}
+
+/// Where an object is among those asked about, if it is.
+pub(super) fn places(object: Option<&u32>, targets: &[u32]) -> Vec<u32> {
+    let place = targets.iter().position(|it| Some(it) == object);
+    place.map(|index| index as u32).into_iter().collect()
 }
 
 /// The order to show paths in: those through what a running expression or the C code of a module holds come last.

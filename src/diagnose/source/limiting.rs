@@ -16,8 +16,8 @@ use super::owner::{FILES, LINES, Named, Owner, Search};
 use super::part::{Part, name_of_function};
 use super::reference::shown;
 use super::shrinking::{
-    LOOPS, given_to, is_detached, is_for_limit, is_in_loop, is_shortened, is_sliced, may_vary,
-    method, taken, taking,
+    LOOPS, given_to, is_detached, is_for_limit, is_in_loop, is_only_if_missing, is_shortened,
+    is_sliced, may_vary, method, operands, taken, taking,
 };
 use super::sources::{Program, Source, Sources};
 use super::stores::{bound_by, is_constant};
@@ -40,6 +40,8 @@ const INITIAL: [&str; 5] = [
 const CALL_NOTHING: [&str; 6] = ["ABC", "Dataset", "Generic", "Module", "Protocol", "object"];
 /// So many calls and functions of one name are looked at, at most.
 const MANY: usize = 16;
+/// By so many functions, each of which calls the next, something may be done again.
+const CALLS: usize = 2;
 
 /// What keeps something within a limit.
 #[derive(Debug, Default)]
@@ -264,7 +266,7 @@ impl<'a, 's> Limiting<'a, 's> {
             function.is_some_and(|it| last_part(syntax.of(it)) == *class)
                 && self.search.owner.path.contains(&name)
         });
-        let again = |it: &Node<'s>| self.is_repeated(syntax, *it).unwrap_or_default();
+        let again = |it: &Node<'s>| self.is_repeated_by_calls(syntax, *it, CALLS);
         calls.filter(again).collect()
     }
 
@@ -281,6 +283,16 @@ impl<'a, 's> Limiting<'a, 's> {
                 (is_in_loop(node, function) || self.is_called_in_loop(name)).then_some(true)
             }
         }
+    }
+
+    /// True for what is done again and again itself, or in a function that is called so.
+    fn is_repeated_by_calls(&self, syntax: &'s Syntax, node: Node<'s>, more: usize) -> bool {
+        self.is_repeated(syntax, node).unwrap_or_else(|| {
+            let name = name_of_function(syntax, node);
+            let mut calls = self.calls(name).iter().take(MANY);
+            more > 0
+                && calls.any(|(syntax, call)| self.is_repeated_by_calls(syntax, *call, more - 1))
+        })
     }
 
     /// What empties it: `items.clear()`, `items *= 0`.
@@ -332,6 +344,9 @@ impl<'a, 's> Limiting<'a, 's> {
         let slice = || whole.parent().filter(|it| is_sliced(*it, whole));
         let (statement, value) = bound_by(whole).or_else(|| bound_by(slice()?))?;
         let value = value.filter(|_| statement.kind() == "assignment")?;
+        if self.is_new_entry(part, whole) {
+            return None;
+        }
         let text = syntax.of(whole);
         let has_itself = all(value).into_iter().any(|it| syntax.of(it) == text);
         if has_itself {
@@ -350,12 +365,48 @@ impl<'a, 's> Limiting<'a, 's> {
                         Named::Attribute { .. } => self.is_of_self(syntax, whole),
                         _ => true,
                     };
-                    let is_written =
-                        is_own && matches!(value.kind(), "list" | "dictionary" | "set");
+                    // `outputs[step] = [loss]` adds; `outputs["last"] = [loss]` replaces.
+                    let varies = |key: Node<'_>| {
+                        let is_formatted =
+                            || all(key).iter().any(|it| it.kind() == "interpolation");
+                        !is_constant(Some(key)) || is_formatted()
+                    };
+                    let is_added = whole.kind() == "subscript" && key_of(whole).is_some_and(varies);
+                    let is_written = is_own
+                        && !is_added
+                        && matches!(value.kind(), "list" | "dictionary" | "set");
                     is_written || is_fresh(syntax, value) || holds_nothing(syntax, Some(value))
                 }
             };
         (is_empty && self.happens_again(part, whole)).then_some(statement)
+    }
+
+    /// True for the assignment of an item that is not there yet: `if key not in items: items[key] = []`, or, in a loop
+    /// over keys that is not repeated, of one that is then filled.
+    fn is_new_entry(&self, part: &Part<'s>, whole: Node<'s>) -> bool {
+        let syntax = part.source.syntax;
+        let (Some(key), Some(container)) = (key_of(whole), whole.child_by_field_name("value"))
+        else {
+            return false;
+        };
+        if is_only_if_missing(syntax, whole, syntax.of(key), syntax.of(container)) {
+            return true;
+        }
+        let function = function_around(whole);
+        let Some(over) = around(whole, &LOOPS).filter(|it| function_around(*it) == function) else {
+            return false;
+        };
+        let is_over = |name| {
+            let field = over.child_by_field_name(name);
+            field.map(|it| syntax.of(it))
+        };
+        let is_repeated =
+            is_in_loop(over, function) || self.is_called_in_loop(name_of_function(syntax, over));
+        is_over("left") == Some(syntax.of(key))
+            && !is_repeated
+            && over
+                .child_by_field_name("body")
+                .is_some_and(|it| part.adds_within(it))
     }
 
     /// True for what may be done again and again, though not each time that something is added: where an object gets its
@@ -541,15 +592,4 @@ fn cached_by_index<'s>(syntax: &'s Syntax, whole: Node<'s>) -> Option<Node<'s>> 
         .into_iter()
         .any(|it| it.kind() == "function_definition" && is_named(syntax, it, "__len__"));
     (is_index && has_length).then_some(assignment)
-}
-
-/// The parts of a condition that must all be true.
-fn operands(condition: Node<'_>) -> Vec<Node<'_>> {
-    let is_and = condition
-        .child_by_field_name("operator")
-        .is_some_and(|it| it.kind() == "and");
-    match is_and {
-        true => children(condition).into_iter().flat_map(operands).collect(),
-        false => vec![condition],
-    }
 }

@@ -8,7 +8,7 @@ use super::container::same_key;
 use super::family::decorators;
 use super::mention::{Grows, Use, used, whole};
 use super::owner::{Named, Search};
-use super::shrinking::{TAKERS, given_to, length, method, turning};
+use super::shrinking::{given_to, length, method, taking, turning};
 use super::sources::Source;
 use super::stores::{bound_by, is_called};
 use super::syntax::{Syntax, all, around, children, function_around, is_field};
@@ -125,7 +125,7 @@ impl<'s> Part<'s> {
             let is_method = method(syntax, whole).is_some();
             self.appends.extend(is_method.then_some(whole.start_byte()));
         }
-        if method(syntax, whole).is_some_and(|it| TAKERS.contains(&it)) {
+        if taking(syntax, whole).is_some() {
             self.takes.push(whole.start_byte());
         }
         self.mentions.push(whole);

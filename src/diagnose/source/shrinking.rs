@@ -277,3 +277,43 @@ pub fn may_vary(syntax: &Syntax, node: Node<'_>) -> Option<bool> {
     }
     Some(is_conditional)
 }
+
+/// True for what is done only if a container has no such key.
+pub fn is_only_if_missing(syntax: &Syntax, node: Node<'_>, key: &str, container: &str) -> bool {
+    let function = function_around(node);
+    let mut at = node;
+    while let Some(next) = around(at, &["if_statement", "elif_clause", "except_clause"])
+        && function_around(next) == function
+    {
+        let asks = |it: Node<'_>| {
+            let sides = children(it);
+            it.kind() == "comparison_operator"
+                && sides.len() == 2
+                && [syntax.of(sides[0]), syntax.of(sides[1])] == [key, container]
+                && syntax.of(it).contains("not in")
+        };
+        let condition = next.child_by_field_name("condition");
+        let is_missing = match next.kind() {
+            "except_clause" => children(next)
+                .first()
+                .is_some_and(|it| syntax.of(*it) == "KeyError"),
+            _ => condition.is_some_and(|it| operands(it).into_iter().any(asks)),
+        };
+        if is_missing {
+            return true;
+        }
+        at = next;
+    }
+    false
+}
+
+/// The parts of a condition that must all be true.
+pub fn operands(condition: Node<'_>) -> Vec<Node<'_>> {
+    let is_and = condition
+        .child_by_field_name("operator")
+        .is_some_and(|it| it.kind() == "and");
+    match is_and {
+        true => children(condition).into_iter().flat_map(operands).collect(),
+        false => vec![condition],
+    }
+}

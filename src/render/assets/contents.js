@@ -45,7 +45,8 @@ class Contents {
   /** True if a leak fits the search and the filters. */
   fits(item) {
     const letters = this.input.value.trim().toLowerCase();
-    return item.textContent.toLowerCase().includes(letters) && this.choices.every(({ value, dataset }) =>
+    const words = `${item.textContent}\n${item.dataset.places}\n${item.querySelector("a").hash.slice(1)}`;
+    return words.toLowerCase().includes(letters) && this.choices.every(({ value, dataset }) =>
       !value || item.dataset[dataset.by].split("\n").includes(value));
   }
 

@@ -47,8 +47,10 @@ class Figure {
 
   /** The types of the objects, most common first. */
   listTypes() {
+    const { nodes, omitted } = this.leak.graph;
+    if (omitted) this.select.options[0].textContent = `All types, of ${nodes.length.toLocaleString("en")} objects`;
     const counts = new Map();
-    for (const { type_name } of this.leak.graph.nodes) counts.set(type_name, (counts.get(type_name) ?? 0) + 1);
+    for (const { type_name } of nodes) counts.set(type_name, (counts.get(type_name) ?? 0) + 1);
     for (const [type, count] of [...counts].sort((a, b) => b[1] - a[1]).slice(0, 200)) {
       const option = make("option", `${shortened(type, 60)} (${count})`);
       option.value = type;

@@ -81,7 +81,7 @@ pub fn contents(leaks: &[Listed<'_>], all: u64) -> Markup {
                     @for it in leaks {
                         li data-whose=(whose(it.leak)) data-pattern=(pattern(it.leak))
                             data-device=(lines(&devices(it.leak))) data-rank=(lines(&it.ranks))
-                            data-change=[it.change.map(Change::word)] {
+                            data-change=[it.change.map(Change::word)] data-places=(places(it.leak)) {
                             a href={ "#" (it.id) } { (line(it, most)) }
                         }
                     }
@@ -159,6 +159,12 @@ pub fn gone(report: &Report) -> Markup {
 fn lines<T: ToString>(values: &BTreeSet<T>) -> String {
     let values: Vec<String> = values.iter().map(T::to_string).collect();
     values.join("\n")
+}
+
+/// Where to change what, as the page copies it.
+fn places(leak: &Leak) -> String {
+    let places = leak.places_to_change().into_iter();
+    lines(&places.map(|it| name(&it.to_string(), NAME)).collect())
 }
 
 fn whose(leak: &Leak) -> String {

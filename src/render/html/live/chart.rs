@@ -128,7 +128,8 @@ fn marks(bottom: u64, most: u64, unit: u64) -> Vec<u64> {
 /// The first and the last step, and a few round ones between.
 fn marks_within(first: u64, last: u64) -> Vec<u64> {
     let width = (round_width((last - first) as f64 / 4.0) as u64).max(1);
-    let near = (width / 2).max(1);
+    // So near an end there is no room for another number.
+    let near = if last < 100_000 { width / 3 } else { width / 2 }.max(1);
     let between = (first / width..=last / width).map(|mark| mark * width);
     let between = between.filter(|&mark| mark > first + near && mark + near <= last);
     [first].into_iter().chain(between).chain([last]).collect()

@@ -3,7 +3,6 @@
 use maud::{Markup, html};
 
 use crate::model::device_memory::{DeviceMemory, MemoryRow};
-use crate::model::report::Process;
 use crate::model::words::{human_bytes, name};
 use crate::render::html::live::owners::key;
 use crate::render::html::live::{Page, as_text, facts, section, table};
@@ -17,9 +16,9 @@ const ROW: f64 = 34.0;
 const NAME: usize = 300;
 
 /// The page of a [`DeviceMemory`]: each use with its share, what holds most of it and what gives it back.
-pub fn device_memory(memory: &DeviceMemory, process: &Process) -> String {
+pub fn device_memory(memory: &DeviceMemory) -> String {
     let used = human_bytes(memory.in_use());
-    let mut facts = facts(process, memory.time);
+    let mut facts = facts(&memory.process, memory.time);
     facts.push(("Device", memory.device.clone()));
     facts.push(("Memory", human_bytes(memory.total)));
     facts.push(("Free", human_bytes(memory.free)));

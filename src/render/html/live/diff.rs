@@ -77,7 +77,7 @@ fn answer(tree: &Tree) -> Markup {
     html! {
         b {
             (human_bytes(node.change.unsigned_abs()))
-            @if is_part { " of " @if is_gone { "the " } (human_bytes(all.unsigned_abs())) }
+            @if is_part && node.change != all { " of " @if is_gone { "the " } (human_bytes(all.unsigned_abs())) }
         }
         @match (is_gone, is_part) {
             (false, _) => " more is in ",
@@ -106,9 +106,9 @@ fn beside(tree: &Tree, path: &[usize]) -> Vec<usize> {
     });
     let least = NEXT_PART * tree.nodes[0].moved as f64;
     let mut largest: Vec<usize> = siblings
-        .filter(|&it| tree.nodes[it].moved as f64 >= least)
+        .filter(|&it| tree.nodes[it].change.unsigned_abs() as f64 >= least)
         .collect();
-    largest.sort_by_key(|&it| Reverse(tree.nodes[it].moved));
+    largest.sort_by_key(|&it| Reverse(tree.nodes[it].weight(1)));
     largest.truncate(NEXT);
     largest
 }
@@ -188,14 +188,14 @@ fn alike(tree: &Tree, children: &[usize]) -> Vec<(usize, u64)> {
         (node.change, node.before, node.now, node.buffers)
     };
     let mut sorted = children.to_vec();
-    sorted.sort_by_key(|&child| (Reverse(tree.nodes[child].moved), numbers(child)));
+    sorted.sort_by_key(|&child| (Reverse(tree.nodes[child].weight(1)), numbers(child)));
     let runs = sorted.chunk_by(|&a, &b| numbers(a) == numbers(b));
     let runs = runs.flat_map(|run| match run.len() > ALIKE {
         true => vec![(run[0], run.len() as u64)],
         false => run.iter().map(|&child| (child, 1)).collect(),
     });
     let mut runs: Vec<(usize, u64)> = runs.collect();
-    runs.sort_by_key(|&(first, times)| Reverse(tree.nodes[first].moved.saturating_mul(times)));
+    runs.sort_by_key(|&(first, times)| Reverse(tree.nodes[first].weight(times)));
     runs
 }
 

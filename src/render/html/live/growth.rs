@@ -7,7 +7,6 @@ use maud::{Markup, html};
 
 use crate::diagnose::growth::{GARBAGE_ACCUMULATES, UNCOLLECTABLE_CYCLES};
 use crate::model::growth::{CACHED, Grown, Growth, GrowthReport};
-use crate::model::report::Process;
 use crate::model::words::{counted, grouped, human_bytes, name};
 use crate::render::growth_sentences::{
     cleared, counters, grown_enough, growth_headline, is_clean, limited, sampled, stopped,
@@ -24,8 +23,8 @@ const GROUPS: usize = 40;
 const LAYERS: usize = 5;
 
 /// The growth page: for each growing group what it is, what to change, and its size over time.
-pub fn growth(report: &GrowthReport, process: &Process) -> String {
-    let mut facts = facts(process, report.time);
+pub fn growth(report: &GrowthReport) -> String {
+    let mut facts = facts(&report.process, report.time);
     facts.push(("Sampled", sampled(report)));
     if report.samples > 0 {
         let share = format!(
@@ -103,7 +102,7 @@ fn lead(report: &GrowthReport) -> Markup {
     let early = report.is_early();
     html! {
         b { (with_code(&name(&sentence(&growth_headline(report)), 1000))) } " "
-        @if early {
+        @if early && report.steps > 0 {
             "Let the program run for more steps, or sample more often with a smaller " code { "every" } "."
         } @else if let (0, Some(advice)) = (count, advice_on_resident(report)) {
             (with_code(&advice))
@@ -115,15 +114,28 @@ fn lead(report: &GrowthReport) -> Markup {
             "Objects grow with the number of steps, but too little is known of them to report them."
         } @else if count == 0 {
             "No group of live tensors or other objects grows with the number of steps."
-        } @else if report.found.iter().all(|it| is_garbage(&it.growth)) {
-            "These grow with the number of steps. They are garbage, which stays until a garbage collection finds it."
-        } @else if report.found.iter().any(|it| is_garbage(&it.growth)) {
-            "These grow with the number of steps."
-        } @else if report.found.iter().any(|it| is_in_cycles(&it.growth)) {
-            "These grow with the number of steps, and no garbage collection frees them."
         } @else {
-            "These grow with the number of steps. The program still refers to them, so no \
-             garbage collection frees them."
+            (what_it_means(report))
+        }
+    }
+}
+
+/// What the groups that grow have in common.
+fn what_it_means(report: &GrowthReport) -> &'static str {
+    let is = |of: fn(&Growth) -> bool| report.found.iter().filter(|it| of(&it.growth)).count();
+    let count = report.found.len();
+    match (count, is(is_garbage), is(is_in_cycles)) {
+        (1, 1, _) => "This is garbage, which stays until a garbage collection finds it.",
+        (_, garbage, _) if garbage == count => {
+            "These grow with the number of steps. They are garbage, which stays until a garbage collection finds it."
+        }
+        (_, 1.., _) => "These grow with the number of steps.",
+        (1, _, 1) => "No garbage collection frees it.",
+        (_, _, 1..) => "These grow with the number of steps, and no garbage collection frees them.",
+        (1, ..) => "The program still refers to it, so no garbage collection frees it.",
+        _ => {
+            "These grow with the number of steps. The program still refers to them, so no garbage collection frees \
+             them."
         }
     }
 }

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use crate::model::growth::GrowthReport;
 use crate::model::heap::Heap;
 use crate::model::post_mortem::{Finding, Numbers, PostMortem};
-use crate::model::report::{Leak, Process, Report};
+use crate::model::report::{Leak, Report};
 use crate::model::words::{human_bytes, name, printable_code};
 use crate::render::html::leak::card;
 use crate::render::html::live::owners::{Owners, owners, swatch};
@@ -31,8 +31,8 @@ pub struct Looked<'a> {
 }
 
 /// The page of a [`PostMortem`], with what else could be looked at.
-pub fn post_mortem(found: &PostMortem, looked: Looked<'_>, process: &Process) -> String {
-    let mut facts = facts(process, found.time);
+pub fn post_mortem(found: &PostMortem, looked: Looked<'_>) -> String {
+    let mut facts = facts(&found.process, found.time);
     facts.push(("Device", found.device.clone()));
     facts.push(("Duration", format!("{:.1} s", found.seconds)));
     let owners = looked.heap.map(owners);

@@ -54,6 +54,7 @@ fn died(text: &str) -> PostMortem {
         details: vec![format!("activation{text}")],
     };
     PostMortem {
+        process: Process::default(),
         verdict: format!("kept-graphs{text}"),
         headline: format!("`history` keeps the graphs{text}"),
         advice: format!("Store `.item()`{text}"),
@@ -129,12 +130,19 @@ fn pages(text: &str) -> Vec<String> {
     } else {
         samples::training()
     };
-    let process = &of.process;
+    let process = || of.process.clone();
     let leaks = match hostile {
         true => cycles::hostile(),
         false => cycles::callback(),
     };
-    let grown = grew(text);
+    let grown = GrowthReport {
+        process: process(),
+        ..grew(text)
+    };
+    let died = PostMortem {
+        process: process(),
+        ..died(text)
+    };
     let looked = Looked {
         heap: Some(&of),
         grew: Some(&grown),
@@ -144,8 +152,8 @@ fn pages(text: &str) -> Vec<String> {
         heap(&of),
         diff(&of.diff(&samples::kept_losses(3))),
         retention(&kept(text)),
-        growth(&grew(text), process),
-        post_mortem(&died(text), looked, process),
+        growth(&grown),
+        post_mortem(&died, looked),
     ]
 }
 
@@ -157,7 +165,7 @@ fn the_card_of_the_leak_comes_first_where_it_held_the_memory() {
         ..Looked::default()
     };
     let mut found = died("");
-    let page = |found: &PostMortem, looked| post_mortem(found, looked, &Process::default());
+    let page = |found: &PostMortem, looked| post_mortem(found, looked);
     let place = |page: &str, what: &str| page.find(what).expect(what);
     let first = page(&found, looked);
     assert!(place(&first, "id=\"card\"") < place(&first, "Autograd graphs in containers"));
@@ -253,9 +261,8 @@ fn a_page_of_nothing_is_a_page_too() {
     heap(&Heap::default());
     assert!(diff(&Diff::default()).contains("No change in memory"));
     retention(&Retention::default());
-    let process = Process::default();
-    assert!(growth(&GrowthReport::default(), &process).contains("No growth was found"));
-    post_mortem(&PostMortem::default(), Looked::default(), &process);
+    assert!(growth(&GrowthReport::default()).contains("No growth was found"));
+    post_mortem(&PostMortem::default(), Looked::default());
 }
 
 /// Writes what `make fuzz` begins with to the folder that `CYCLESCOPE_SEEDS` names.

@@ -66,7 +66,8 @@ impl Tree {
         let mut divided = false;
         loop {
             let children = self.changed(at);
-            let largest = children.max_by_key(|&child| (self.nodes[child].moved, Reverse(child)));
+            let largest =
+                children.max_by_key(|&child| (self.nodes[child].weight(1), Reverse(child)));
             let Some(largest) = largest else { return path };
             if !path.is_empty() && self.nodes[largest].step.starts_with('[') {
                 return path;
@@ -84,6 +85,13 @@ impl Tree {
 }
 
 impl Node {
+    /// By what the largest of some changes is chosen: what so many owners that changed alike have gained or lost in
+    /// all, and then what came and went.
+    pub fn weight(&self, times: u64) -> (u64, u64) {
+        let of = |bytes: u64| bytes.saturating_mul(times);
+        (of(self.change.unsigned_abs()), of(self.moved))
+    }
+
     fn add(&mut self, row: &Change) {
         self.change = self.change.saturating_add(row.bytes);
         self.moved = self.moved.saturating_add(row.bytes.unsigned_abs());
@@ -127,6 +135,10 @@ mod tests {
         let root = &tree.nodes[0];
         assert_eq!((root.change, root.moved, root.before), (71, 111, 20));
         assert!(Tree::of([]).largest_part().is_empty());
+        let replaced_beside =
+            Tree::of(&[change("a → x", 500), change("a → y", -450), change("b", 70)]);
+        let largest = replaced_beside.largest_part();
+        assert_eq!(replaced_beside.nodes[largest[0]].step, "b");
         let replaced = Change {
             buffers: 1,
             ..change("a", 0)
