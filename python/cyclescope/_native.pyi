@@ -663,7 +663,7 @@ class Process:
 
     @property
     def host(self) -> str:
-        """Host name."""
+        """Name of the host."""
     @property
     def pid(self) -> int:
         """Process ID."""

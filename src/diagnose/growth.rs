@@ -547,8 +547,9 @@ pub const THREADS_GROW: GrowthPattern = GrowthPattern {
     name: "threads-grow",
     what: "{owner} has more and more threads",
     advice: "End each thread that a step starts: shut executors down (`with`), and stop data \
-             loaders and timers, or make them once for the whole run. `threading.enumerate()` \
-             lists the Python threads.",
+             loaders and timers, or make them once for the whole run. A thread keeps its local \
+             variables, and the tensors in them, until it ends. `threading.enumerate()` lists the \
+             Python threads.",
     keeps_graphs: false,
 };
 

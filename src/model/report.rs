@@ -68,7 +68,7 @@ pub struct Report {
 )]
 #[non_exhaustive]
 pub struct Process {
-    /// Host name.
+    /// Name of the host.
     pub host: String,
     /// Process ID.
     pub pid: u32,

@@ -138,7 +138,7 @@ def test_pages_are_small(pages: dict[str, str], kind: str) -> None:
 def test_cycle_cut_and_memory_are_in_sight_and_legible(
     pages: dict[str, str], open_page: Open, kind: str
 ) -> None:
-    for width in (1440, 1024, 390):
+    for width in (1440, 1280, 1024, 390):
         opened = open_page(pages[kind], viewport={"width": width, "height": 900})
         expect(opened.drawing).to_have_attribute("role", "application")
         view: Any = opened.page.locator("section.leak:not([hidden]) .view").bounding_box()

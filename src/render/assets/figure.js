@@ -7,6 +7,9 @@ const SMALL = 0.8;
 /** Aspect ratio from which the facts panel goes below the drawing. */
 const FLAT = 3.4;
 
+/** Width of the facts panel beside a drawing, in pixels. */
+const FACTS = 258;
+
 class Figure {
   constructor(element, leak) {
     this.element = element;
@@ -41,8 +44,16 @@ class Figure {
 
   resize() {
     if (!this.svg) return;
+    this.arrange();
     if (this.name === "leak" && this.drawn !== this.legible) this.show("leak");
     else this.camera.resize();
+  }
+
+  /** Puts the facts panel below a flat drawing, and below one of the leak that would be too small beside it. */
+  arrange() {
+    const { width, height } = this.svg.viewBox.baseVal;
+    const isSmall = this.drawn === "leak" && (this.element.clientWidth - FACTS) / width < SMALL;
+    this.element.classList.toggle("flat", isSmall || width > FLAT * height);
   }
 
   /** The types of the objects, most common first. */
@@ -98,8 +109,7 @@ class Figure {
       button.setAttribute("aria-pressed", String(button.dataset.view === view));
     }
     Object.assign(this, { name, drawn, ...drawing });
-    const { width, height } = this.svg.viewBox.baseVal;
-    this.element.classList.toggle("flat", width > FLAT * height);
+    this.arrange();
     // Position first, then content: text is laid out for its final size.
     this.camera.use(this.svg, drawn === "narrow", view === "all" ? WHOLE : READABLE);
     this.view.replaceChildren(this.svg);

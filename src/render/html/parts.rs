@@ -22,7 +22,9 @@ pub fn head(title: &str, lead: &Markup, facts: &[(&str, String)]) -> Markup {
             p.lead { (lead) }
             @if known().next().is_some() {
                 details.run {
-                    summary { (name(&run.join(" · "), NAME)) }
+                    summary {
+                        @if run.is_empty() { "About this result" } @else { (name(&run.join(" · "), NAME)) }
+                    }
                     dl.facts {
                         @for (key, value) in known() { (entry(key, &name(value, NAME))) }
                     }
