@@ -324,4 +324,44 @@ trainer.prepare()
 def step(number):
     trainer.meter.values.append(torch.zeros(5000))
 """,
+    "a list is made behind an else": """
+tracks = {}
+
+def step(number):
+    if number // 3 in tracks.keys():
+        tracks[number // 3].append(torch.zeros(5000))
+    else:
+        tracks[number // 3] = []
+        tracks[number // 3].append(torch.zeros(5000))
+""",
+    "an entry is marked as done": """
+requests = {}
+
+def step(number):
+    requests[number] = {"hidden": torch.zeros(5000), "done": False}
+    if number > 0:
+        requests[number - 1]["done"] = True
+""",
+    "a trainer is set up as the program begins": """
+class Buffer:
+    def __init__(self):
+        self.seen = []
+
+class Trainer:
+    def __init__(self):
+        self.buffer = None
+
+    def setup(self):
+        self.buffer = Buffer()
+
+def main():
+    if torch.get_num_threads() > 0:
+        trainer.setup()
+
+trainer = Trainer()
+main()
+
+def step(number):
+    trainer.buffer.seen.append(torch.zeros(5000))
+""",
 }

@@ -500,4 +500,21 @@ agent = Agent()
 def step(number):
     agent.act(number)
 """,
+    "an episode that begins with what is seen first": """
+class Memory:
+    def __init__(self):
+        self.episodes = {}
+
+    def see(self, name, item, done):
+        if done:
+            self.episodes[name] = [item]  # here
+        else:
+            self.episodes[name].append(item)
+
+memory = Memory()
+memory.episodes["cart"] = []
+
+def step(number):
+    memory.see("cart", torch.zeros(5000), number % 90 == 89)
+""",
 }

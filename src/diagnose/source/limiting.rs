@@ -16,8 +16,8 @@ use super::owner::{FILES, LINES, Named, Owner, Search};
 use super::part::{Part, name_of_function};
 use super::reference::shown;
 use super::shrinking::{
-    LOOPS, given_to, is_detached, is_for_limit, is_in_loop, is_only_if_missing, is_shortened,
-    is_sliced, may_vary, method, operands, taken, taking,
+    LOOPS, cached_by_index, given_to, is_detached, is_for_limit, is_in_loop, is_only_if_missing,
+    is_shortened, is_sliced, keys_of, may_vary, method, operands, taken, taking,
 };
 use super::sources::{Program, Source, Sources};
 use super::stores::{bound_by, is_constant};
@@ -42,6 +42,8 @@ const CALL_NOTHING: [&str; 6] = ["ABC", "Dataset", "Generic", "Module", "Protoco
 const MANY: usize = 16;
 /// By so many functions, each of which calls the next, something may be done again.
 const CALLS: usize = 2;
+/// A dictionary with fewer entries may have one for each environment, phase or head.
+const FEW: u64 = 16;
 
 /// What keeps something within a limit.
 #[derive(Debug, Default)]
@@ -63,6 +65,8 @@ struct Found<'s> {
 struct Limiting<'a, 's> {
     search: &'a Search<'a, 's>,
     grows: Grows,
+    /// It grows by its entries, not by what is in each.
+    by_entries: bool,
     parts: Vec<Part<'s>>,
     /// All calls of the files and all functions, by the name of the function.
     calls: OnceCell<ByName<'s>>,
@@ -80,6 +84,8 @@ pub struct Beside {
     pub class: String,
     /// It is a list or a deque, which a deque with a limit can take the place of.
     pub is_list: bool,
+    /// The number of its entries, if it is a dictionary.
+    pub entries: u64,
 }
 
 /// What keeps something that grows within a limit, or empties it; `None` if nothing is found that does.
@@ -91,8 +97,10 @@ pub fn limiting(
 ) -> Option<Limit> {
     let grows = Grows::of(growth)?;
     let numbers = &beside.numbers;
+    // What so few tensors are behind each entry of is not filled through its entries, but by them.
+    let by_entries = beside.entries >= FEW && 8 * beside.entries >= growth.tensors;
     let by_name = Owner::parse(&growth.owner)
-        .and_then(|owner| limiting_of(&owner, grows, numbers, program, sources));
+        .and_then(|owner| limiting_of(&owner, grows, by_entries, numbers, program, sources));
     let class = short(&beside.class);
     if by_name.is_some() || class.is_empty() {
         return by_name;
@@ -103,12 +111,13 @@ pub fn limiting(
         path: Vec::new(),
         function: None,
     };
-    limiting_of(&own, grows, numbers, program, sources)
+    limiting_of(&own, grows, by_entries, numbers, program, sources)
 }
 
 fn limiting_of(
     owner: &Owner<'_>,
     grows: Grows,
+    by_entries: bool,
     numbers: &[(String, i64)],
     program: &Program,
     sources: &mut Sources,
@@ -119,7 +128,7 @@ fn limiting_of(
     if search.is_ambiguous() {
         return None;
     }
-    let limiting = Limiting::new(&search, grows)?;
+    let limiting = Limiting::new(&search, grows, by_entries)?;
     let mut found = limiting.found();
     let mut others = BTreeMap::new();
     found.retain(|it| {
@@ -202,7 +211,7 @@ fn is_used(function: &str, sources: &mut Sources) -> bool {
 
 impl<'a, 's> Limiting<'a, 's> {
     /// `None` if the owner's name is a common one.
-    fn new(search: &'a Search<'a, 's>, grows: Grows) -> Option<Self> {
+    fn new(search: &'a Search<'a, 's>, grows: Grows, by_entries: bool) -> Option<Self> {
         let parts = || {
             let sources = search.sources.iter();
             sources.map(|it| Part::new(search, *it, grows)).collect()
@@ -210,6 +219,7 @@ impl<'a, 's> Limiting<'a, 's> {
         (!search.is_common()).then(|| Self {
             search,
             grows,
+            by_entries,
             parts: parts(),
             calls: OnceCell::new(),
             functions: OnceCell::new(),
@@ -285,14 +295,24 @@ impl<'a, 's> Limiting<'a, 's> {
         }
     }
 
-    /// True for what is done again and again itself, or in a function that is called so.
+    /// True for what is done again and again itself, or in a function that is called so, by so many more functions at
+    /// most; none of them is a `main`.
     fn is_repeated_by_calls(&self, syntax: &'s Syntax, node: Node<'s>, more: usize) -> bool {
         self.is_repeated(syntax, node).unwrap_or_else(|| {
-            let name = name_of_function(syntax, node);
-            let mut calls = self.calls(name).iter().take(MANY);
+            let calls = self.calls(name_of_function(syntax, node)).iter();
             more > 0
-                && calls.any(|(syntax, call)| self.is_repeated_by_calls(syntax, *call, more - 1))
+                && calls.take(MANY).any(|&(syntax, call)| {
+                    !self.is_called_once(name_of_function(syntax, call))
+                        && self.is_repeated_by_calls(syntax, call, more - 1)
+                })
         })
+    }
+
+    /// True for a function that the program calls as it begins, and not again.
+    fn is_called_once(&self, function: &str) -> bool {
+        let calls = self.calls(function);
+        let is_once = |call| function_around(call).is_none() && !is_in_loop(call, None);
+        !calls.is_empty() && calls.iter().all(|&(_, call)| is_once(call))
     }
 
     /// What empties it: `items.clear()`, `items *= 0`.
@@ -344,7 +364,7 @@ impl<'a, 's> Limiting<'a, 's> {
         let slice = || whole.parent().filter(|it| is_sliced(*it, whole));
         let (statement, value) = bound_by(whole).or_else(|| bound_by(slice()?))?;
         let value = value.filter(|_| statement.kind() == "assignment")?;
-        if self.is_new_entry(part, whole) {
+        if self.is_new_entry(part, whole, value) {
             return None;
         }
         let text = syntax.of(whole);
@@ -365,48 +385,41 @@ impl<'a, 's> Limiting<'a, 's> {
                         Named::Attribute { .. } => self.is_of_self(syntax, whole),
                         _ => true,
                     };
-                    // `outputs[step] = [loss]` adds; `outputs["last"] = [loss]` replaces.
-                    let varies = |key: Node<'_>| {
-                        let is_formatted =
-                            || all(key).iter().any(|it| it.kind() == "interpolation");
-                        !is_constant(Some(key)) || is_formatted()
-                    };
-                    let is_added = whole.kind() == "subscript" && key_of(whole).is_some_and(varies);
-                    let is_written = is_own
-                        && !is_added
-                        && matches!(value.kind(), "list" | "dictionary" | "set");
+                    let is_written =
+                        is_own && matches!(value.kind(), "list" | "dictionary" | "set");
                     is_written || is_fresh(syntax, value) || holds_nothing(syntax, Some(value))
                 }
             };
         (is_empty && self.happens_again(part, whole)).then_some(statement)
     }
 
-    /// True for the assignment of an item that is not there yet: `if key not in items: items[key] = []`, or, in a loop
-    /// over keys that is not repeated, of one that is then filled.
-    fn is_new_entry(&self, part: &Part<'s>, whole: Node<'s>) -> bool {
+    /// True for the assignment of an item that adds to what grows, and takes nothing from it: in a dictionary that grows
+    /// by its entries, of one that is not there yet, or, in a loop over keys that is not repeated, of one that is then
+    /// filled. `state["done"] = True` changes what an entry has beside what grows.
+    fn is_new_entry(&self, part: &Part<'s>, whole: Node<'s>, value: Node<'s>) -> bool {
         let syntax = part.source.syntax;
         let (Some(key), Some(container)) = (key_of(whole), whole.child_by_field_name("value"))
         else {
             return false;
         };
+        let deeper = keys_of(whole).saturating_sub(self.search.owner.keys.len());
+        let is_formatted = || all(key).iter().any(|it| it.kind() == "interpolation");
+        let varies = !is_constant(Some(key)) || is_formatted();
+        if deeper >= 2 && is_constant(Some(value)) || self.by_entries && deeper >= 1 && varies {
+            return true;
+        }
         if is_only_if_missing(syntax, whole, syntax.of(key), syntax.of(container)) {
             return true;
         }
         let function = function_around(whole);
-        let Some(over) = around(whole, &LOOPS).filter(|it| function_around(*it) == function) else {
-            return false;
-        };
-        let is_over = |name| {
-            let field = over.child_by_field_name(name);
-            field.map(|it| syntax.of(it))
-        };
-        let is_repeated =
-            is_in_loop(over, function) || self.is_called_in_loop(name_of_function(syntax, over));
-        is_over("left") == Some(syntax.of(key))
-            && !is_repeated
-            && over
-                .child_by_field_name("body")
-                .is_some_and(|it| part.adds_within(it))
+        let over = around(whole, &LOOPS).filter(|it| function_around(*it) == function);
+        over.is_some_and(|over| {
+            let left = over.child_by_field_name("left");
+            let body = over.child_by_field_name("body");
+            left.is_some_and(|it| syntax.of(it) == syntax.of(key))
+                && body.is_some_and(|it| part.adds_within(it))
+                && !self.is_repeated_by_calls(syntax, over, CALLS)
+        })
     }
 
     /// True for what may be done again and again, though not each time that something is added: where an object gets its
@@ -577,19 +590,4 @@ impl Found<'_> {
         };
         number.and_then(|it: i64| u64::try_from(it).ok())
     }
-}
-
-/// The assignment of an item in `__getitem__` of a class that has a length, by the index that it is asked for: a cache of a
-/// data set is as long as that at most.
-fn cached_by_index<'s>(syntax: &'s Syntax, whole: Node<'s>) -> Option<Node<'s>> {
-    let function = function_around(whole).filter(|it| is_named(syntax, *it, "__getitem__"))?;
-    let (assignment, _) = bound_by(whole)?;
-    let key = syntax.of(key_of(whole)?);
-    let parameters = children(function.child_by_field_name("parameters")?);
-    let is_index = parameters.get(1).is_some_and(|it| syntax.of(*it) == key);
-    let class = around(function, &["class_definition"])?;
-    let has_length = all(class)
-        .into_iter()
-        .any(|it| it.kind() == "function_definition" && is_named(syntax, it, "__len__"));
-    (is_index && has_length).then_some(assignment)
 }

@@ -6,8 +6,8 @@ use tree_sitter::Node;
 
 use super::container::key_of;
 use super::held::last_part;
-use super::stores::bound_by;
-use super::syntax::{Syntax, all, around, children, function_around, is_field, lines};
+use super::stores::{bound_by, is_constant};
+use super::syntax::{Syntax, all, around, children, function_around, is_field, is_named, lines};
 
 /// Methods that take one item or some, for whatever reason.
 pub const TAKERS: [&str; 6] = [
@@ -69,7 +69,8 @@ pub fn taken<'s>(
     if let Some(taking) = taking(syntax, whole) {
         let is_limit = is_sliced(parent, whole)
             || is_behind(syntax, whole)
-            || is_for_limit(syntax, taking, syntax.of(whole));
+            || is_for_limit(syntax, taking, syntax.of(whole))
+            || is_at_its_end(syntax, whole, taking);
         return is_limit.then_some(taking);
     }
     // `items[number % limit] = item`
@@ -144,6 +145,50 @@ pub fn turning(syntax: &Syntax) -> BTreeSet<&str> {
 
 /// Functions that give a part of what they are given.
 const PARTS: [&str; 4] = ["filter", "islice", "nlargest", "nsmallest"];
+
+/// True for what takes the item of a variable key where that has ended: `if done: items.pop(key)`, or in a
+/// loop over all keys.
+fn is_at_its_end(syntax: &Syntax, whole: Node<'_>, taking: Node<'_>) -> bool {
+    let call = taking.parent().filter(|it| it.kind() == "call");
+    let arguments = call.and_then(|it| it.child_by_field_name("arguments"));
+    let key = match arguments {
+        Some(arguments) => children(arguments).first().copied(),
+        None => key_of(whole),
+    };
+    let Some(key) = key.filter(|it| !is_constant(Some(*it)) && !is_literal_number(syntax, *it))
+    else {
+        return false;
+    };
+    let function = function_around(taking);
+    let mut at = taking;
+    while let Some(next) = around(at, &["if_statement", "elif_clause", "for_statement"])
+        && function_around(next) == function
+    {
+        let names = |field| {
+            let asked = next.child_by_field_name(field);
+            asked.into_iter().flat_map(all)
+        };
+        let has_ended = names("condition").any(|it| ENDS.contains(&syntax.of(it)));
+        let container = match whole.kind() {
+            "subscript" => whole.child_by_field_name("value").unwrap_or(whole),
+            _ => whole,
+        };
+        let left = next.child_by_field_name("left");
+        let is_each = left.is_some_and(|it| syntax.of(it) == syntax.of(key))
+            && names("right").any(|it| syntax.of(it) == syntax.of(container));
+        if has_ended || is_each {
+            return true;
+        }
+        at = next;
+    }
+    false
+}
+
+/// True for a number that is written out, also a negative one.
+fn is_literal_number(syntax: &Syntax, node: Node<'_>) -> bool {
+    let text = syntax.of(node).trim_start_matches('-');
+    text.bytes().all(|byte| byte.is_ascii_digit())
+}
 
 /// True for an expression that is made of a container and has less of it.
 pub fn is_shortened(syntax: &Syntax, value: Node<'_>) -> bool {
@@ -278,33 +323,71 @@ pub fn may_vary(syntax: &Syntax, node: Node<'_>) -> Option<bool> {
     Some(is_conditional)
 }
 
-/// True for what is done only if a container has no such key.
+/// How many keys an expression has: 2 of `tracks[key]["state"]`.
+pub fn keys_of(expression: Node<'_>) -> usize {
+    let mut at = Some(expression);
+    let mut count = 0;
+    while let Some(subscript) = at.filter(|it| it.kind() == "subscript") {
+        count += 1;
+        at = subscript.child_by_field_name("value");
+    }
+    count
+}
+
+/// True for what is done only if a container has no such key: `if key not in items`, or behind the `else` of its
+/// opposite, `if items.get(key) is None`, `except KeyError`.
 pub fn is_only_if_missing(syntax: &Syntax, node: Node<'_>, key: &str, container: &str) -> bool {
     let function = function_around(node);
+    let pressed = |text: &str| text.replace([' ', '(', ')', '\n'], "");
+    let (key, container) = (pressed(key), pressed(container));
+    let is_in = |text: &str, before: &str| {
+        let asked = text.strip_prefix(before);
+        asked.is_some_and(|it| it.strip_suffix(".keys").unwrap_or(it) == container)
+    };
+    let says_missing = |it: Node<'_>| {
+        let text = pressed(syntax.of(it));
+        is_in(&text, &[&*key, "not", "in"].concat())
+            || is_in(&text, &format!("not{key}in"))
+            || text == format!("{container}.get{key}isNone")
+    };
+    let says_there = |it: Node<'_>| is_in(&pressed(syntax.of(it)), &format!("{key}in"));
     let mut at = node;
-    while let Some(next) = around(at, &["if_statement", "elif_clause", "except_clause"])
+    let kinds = [
+        "if_statement",
+        "elif_clause",
+        "else_clause",
+        "except_clause",
+    ];
+    while let Some(next) = around(at, &kinds)
         && function_around(next) == function
     {
-        let asks = |it: Node<'_>| {
-            let sides = children(it);
-            it.kind() == "comparison_operator"
-                && sides.len() == 2
-                && [syntax.of(sides[0]), syntax.of(sides[1])] == [key, container]
-                && syntax.of(it).contains("not in")
-        };
-        let condition = next.child_by_field_name("condition");
         let is_missing = match next.kind() {
-            "except_clause" => children(next)
-                .first()
-                .is_some_and(|it| syntax.of(*it) == "KeyError"),
-            _ => condition.is_some_and(|it| operands(it).into_iter().any(asks)),
+            "except_clause" => {
+                let caught = children(next).first().copied();
+                caught.is_some_and(|it| syntax.of(it).contains("KeyError"))
+            }
+            "else_clause" => {
+                let opposite = next.parent();
+                opposite.is_some_and(|it| conditions(it).into_iter().any(says_there))
+            }
+            _ => conditions(next).into_iter().any(says_missing),
         };
         if is_missing {
             return true;
         }
-        at = next;
+        // What is behind an `else` is not done under the condition of its `if`.
+        at = match next.kind() {
+            "else_clause" => next.parent().unwrap_or(next),
+            _ => next,
+        };
     }
     false
+}
+
+/// The parts of the condition of a statement, if it has one, that must all be true.
+fn conditions(statement: Node<'_>) -> Vec<Node<'_>> {
+    let condition = statement.child_by_field_name("condition");
+    condition.map_or_else(Vec::new, operands)
 }
 
 /// The parts of a condition that must all be true.
@@ -316,4 +399,19 @@ pub fn operands(condition: Node<'_>) -> Vec<Node<'_>> {
         true => children(condition).into_iter().flat_map(operands).collect(),
         false => vec![condition],
     }
+}
+
+/// The assignment of an item in `__getitem__` of a class that has a length, by the index that it is asked for: a cache of a
+/// data set is as long as that at most.
+pub fn cached_by_index<'s>(syntax: &'s Syntax, whole: Node<'s>) -> Option<Node<'s>> {
+    let function = function_around(whole).filter(|it| is_named(syntax, *it, "__getitem__"))?;
+    let (assignment, _) = bound_by(whole)?;
+    let key = syntax.of(key_of(whole)?);
+    let parameters = children(function.child_by_field_name("parameters")?);
+    let is_index = parameters.get(1).is_some_and(|it| syntax.of(*it) == key);
+    let class = around(function, &["class_definition"])?;
+    let has_length = all(class)
+        .into_iter()
+        .any(|it| it.kind() == "function_definition" && is_named(syntax, it, "__len__"));
+    (is_index && has_length).then_some(assignment)
 }
