@@ -75,3 +75,31 @@ def test_another_cut_of_the_same_cycle_is_another_leak(tmp_path: Path) -> None:
     kept_twice = leaks(tmp_path, (2,), "return error")
     assert not alone.keys() & kept_twice.keys()
     assert leaks(tmp_path, (3, 2), "return error").keys() == {*alone, *kept_twice}
+
+
+STORED = """
+import cyclescope, gc, numpy, sys
+
+
+class Worker:
+    def run(self):
+        batch = numpy.ones(50)
+        try:
+            raise TimeoutError(batch.sum())
+        except TimeoutError:
+            self.failure = sys.exc_info()
+
+
+gc.disable()
+Worker().run()
+report = cyclescope.find_tensor_cycles(devices="any")
+print(report)
+"""
+
+
+def test_what_is_raised_again_later_is_not_to_be_made_a_text(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(STORED, encoding="utf-8")
+    said = " ".join(python(program, check=True).stdout.split())
+    assert "`traceback.format_exc()`), if nothing else is needed" in said
+    assert "set `Worker.failure` to None when it is no longer needed" in said

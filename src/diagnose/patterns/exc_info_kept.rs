@@ -36,7 +36,10 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         return Some(if keeper.is_own() {
             finding.remedy(
                 keeper.edge,
-                "keep the text of the exception instead (`traceback.format_exc()`)",
+                format!(
+                    "keep the text of the exception instead (`traceback.format_exc()`), if nothing else is needed, or {}",
+                    case.removal(keeper.edge)
+                ),
             )
         } else {
             finding.remedy(keeper.edge, case.removal(keeper.edge))
