@@ -338,7 +338,7 @@ impl<'py> Look<'_, 'py> {
             it.is_exact_instance_of::<PyList>()
                 || self.inspector.type_name(it) == "collections.deque"
         });
-        let entries = own.as_ref().and_then(|it| it.cast_exact::<PyDict>().ok());
+        let entries = own.as_ref().and_then(|it| it.cast::<PyDict>().ok());
         let entries = entries.map_or(0, |it| it.len() as u64);
         let own = own.filter(|it| is_heap_class(it.get_type().as_any()));
         let class = own.map_or_else(String::new, |it| self.inspector.type_name(&it));

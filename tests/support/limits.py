@@ -517,4 +517,41 @@ memory.episodes["cart"] = []
 def step(number):
     memory.see("cart", torch.zeros(5000), number % 90 == 89)
 """,
+    "what has ended is taken out": """
+class Caches:
+    def __init__(self):
+        self.by_request, self.open = {}, []
+
+    def see(self, request, item, done):
+        self.by_request[request] = item
+        self.open.append(request)
+        if done:
+            for each in self.open:
+                del self.by_request[each]  # here
+            self.open.clear()
+
+caches = Caches()
+
+def step(number):
+    caches.see(number, torch.zeros(5000), number % 90 == 89)
+""",
+    "all keys are taken out": """
+class Features:
+    def __init__(self):
+        self.by_layer = {}
+
+    def see(self, layer, item):
+        self.by_layer[layer] = item
+
+    def forget(self):
+        for layer in list(self.by_layer):
+            del self.by_layer[layer]  # here
+
+features = Features()
+
+def step(number):
+    features.see(number, torch.zeros(5000))
+    if number % 90 == 89:
+        features.forget()
+""",
 }

@@ -155,7 +155,7 @@ fn is_at_its_end(syntax: &Syntax, whole: Node<'_>, taking: Node<'_>) -> bool {
         Some(arguments) => children(arguments).first().copied(),
         None => key_of(whole),
     };
-    let Some(key) = key.filter(|it| !is_constant(Some(*it)) && !is_literal_number(syntax, *it))
+    let Some(key) = key.filter(|it| !is_constant(Some(*it)) && it.kind() != "unary_operator")
     else {
         return false;
     };
@@ -182,12 +182,6 @@ fn is_at_its_end(syntax: &Syntax, whole: Node<'_>, taking: Node<'_>) -> bool {
         at = next;
     }
     false
-}
-
-/// True for a number that is written out, also a negative one.
-fn is_literal_number(syntax: &Syntax, node: Node<'_>) -> bool {
-    let text = syntax.of(node).trim_start_matches('-');
-    text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// True for an expression that is made of a container and has less of it.
@@ -366,22 +360,24 @@ pub fn is_only_if_missing(syntax: &Syntax, node: Node<'_>, key: &str, container:
                 let caught = children(next).first().copied();
                 caught.is_some_and(|it| syntax.of(it).contains("KeyError"))
             }
-            "else_clause" => {
-                let opposite = next.parent();
-                opposite.is_some_and(|it| conditions(it).into_iter().any(says_there))
+            _ => {
+                let opposite = behind_else(next).map_or_else(Vec::new, conditions);
+                opposite.into_iter().any(says_there)
+                    || conditions(next).into_iter().any(says_missing)
             }
-            _ => conditions(next).into_iter().any(says_missing),
         };
         if is_missing {
             return true;
         }
-        // What is behind an `else` is not done under the condition of its `if`.
-        at = match next.kind() {
-            "else_clause" => next.parent().unwrap_or(next),
-            _ => next,
-        };
+        at = behind_else(next).unwrap_or(next);
     }
     false
+}
+
+/// The statement whose condition is false where a clause is done, if it is an `else` or an `elif`.
+fn behind_else(clause: Node<'_>) -> Option<Node<'_>> {
+    let is_behind = matches!(clause.kind(), "else_clause" | "elif_clause");
+    clause.parent().filter(|_| is_behind)
 }
 
 /// The parts of the condition of a statement, if it has one, that must all be true.

@@ -124,6 +124,9 @@ fn lead(report: &GrowthReport) -> Markup {
 fn what_it_means(report: &GrowthReport) -> &'static str {
     let is = |of: fn(&Growth) -> bool| report.found.iter().filter(|it| of(&it.growth)).count();
     let count = report.found.len();
+    if is(Growth::is_of_process) == count {
+        return "";
+    }
     match (count, is(is_garbage), is(is_in_cycles)) {
         (1, 1, _) => "This is garbage, which stays until a garbage collection finds it.",
         (_, garbage, _) if garbage == count => {
