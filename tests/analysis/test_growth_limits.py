@@ -63,7 +63,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     programs = FILLING | LEAKS
     names = _write(folder, programs)
     (folder / "run.py").write_text(RUN)
-    found = json.loads(python("run.py", *names, cwd=folder).stdout)
+    found = json.loads(python("run.py", *names, cwd=folder, check=True).stdout)
     return {title: found[name] for title, name in zip(programs, names, strict=True)}
 
 

@@ -364,4 +364,39 @@ main()
 def step(number):
     trainer.buffer.seen.append(torch.zeros(5000))
 """,
+    "each episode has a list": """
+class Runner:
+    def __init__(self):
+        self.episodes = {0: []}
+        self.count = 0
+
+    def see(self, item, done):
+        self.episodes[self.count].append(item)
+        if done:
+            self.count += 1
+            self.episodes[self.count] = []
+
+runner = Runner()
+
+def step(number):
+    runner.see(torch.zeros(5000), number % 5 == 4)
+""",
+    "each run has a list by its name": """
+log, runs = {}, 0
+
+def step(number):
+    global runs
+    if number % 5 == 0:
+        runs += 1
+        log[f"run{runs}"] = []
+    log[f"run{runs}"].append(torch.zeros(5000))
+""",
+    "a list is added behind all others": """
+lists = {}
+
+def step(number):
+    if number % 5 == 0:
+        lists[len(lists)] = []
+    lists[len(lists) - 1].append(torch.zeros(5000))
+""",
 }

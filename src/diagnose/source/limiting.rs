@@ -16,8 +16,9 @@ use super::owner::{FILES, LINES, Named, Owner, Search};
 use super::part::{Part, name_of_function};
 use super::reference::shown;
 use super::shrinking::{
-    LOOPS, cached_by_index, given_to, is_detached, is_for_limit, is_in_loop, is_only_if_missing,
-    is_shortened, is_sliced, keys_of, may_vary, method, operands, taken, taking,
+    INITIAL, LOOPS, cached_by_index, given_to, is_detached, is_for_limit, is_in_loop,
+    is_never_again, is_only_if_missing, is_shortened, is_sliced, keys_of, may_vary, method,
+    operands, taken, taking,
 };
 use super::sources::{Program, Source, Sources};
 use super::stores::{bound_by, is_constant};
@@ -28,14 +29,6 @@ use crate::diagnose::case::short;
 use crate::model::growth::Growth;
 use crate::model::source::SourceLines;
 
-/// Methods in which an object gets its attributes: what they assign is not assigned again.
-const INITIAL: [&str; 5] = [
-    "__init__",
-    "__post_init__",
-    "__new__",
-    "__setstate__",
-    "__init_subclass__",
-];
 /// Classes that call no method of one that derives from them by a name of its own.
 const CALL_NOTHING: [&str; 6] = ["ABC", "Dataset", "Generic", "Module", "Protocol", "object"];
 /// So many calls and functions of one name are looked at, at most.
@@ -405,10 +398,12 @@ impl<'a, 's> Limiting<'a, 's> {
         let deeper = keys_of(whole).saturating_sub(self.search.owner.keys.len());
         let is_formatted = || all(key).iter().any(|it| it.kind() == "interpolation");
         let varies = !is_constant(Some(key)) || is_formatted();
-        if deeper >= 2 && is_constant(Some(value)) || self.by_entries && deeper >= 1 && varies {
-            return true;
-        }
-        if is_only_if_missing(syntax, whole, syntax.of(key), syntax.of(container)) {
+        let is_repeated = |it| self.is_repeated_by_calls(syntax, it, CALLS);
+        if deeper >= 2 && is_constant(Some(value))
+            || self.by_entries && deeper >= 1 && varies
+            || is_never_again(syntax, key, container, is_repeated)
+            || is_only_if_missing(syntax, whole, syntax.of(key), syntax.of(container))
+        {
             return true;
         }
         let function = function_around(whole);

@@ -33,6 +33,14 @@ const ENDS: [&str; 8] = [
     "terminated",
     "truncated",
 ];
+/// Methods in which an object gets its attributes: what they assign is not assigned again.
+pub const INITIAL: [&str; 5] = [
+    "__init__",
+    "__post_init__",
+    "__new__",
+    "__setstate__",
+    "__init_subclass__",
+];
 pub const LOOPS: [&str; 2] = ["for_statement", "while_statement"];
 
 /// `len(x)`, of an expression.
@@ -326,6 +334,55 @@ pub fn keys_of(expression: Node<'_>) -> usize {
         at = subscript.child_by_field_name("value");
     }
     count
+}
+
+/// True for a key that a container has not had: its length, or a counter that is set where it begins and only goes up.
+pub fn is_never_again<'s>(
+    syntax: &'s Syntax,
+    key: Node<'s>,
+    container: Node<'s>,
+    is_repeated: impl Fn(Node<'s>) -> bool,
+) -> bool {
+    let parts = all(key);
+    if parts.iter().any(|it| syntax.of(*it) == "%") {
+        return false;
+    }
+    let is_length =
+        |it: Node<'_>| given_to(syntax, it) == Some("len") && syntax.of(it) == syntax.of(container);
+    let mut names = parts.into_iter();
+    names.any(|it| {
+        matches!(it.kind(), "identifier" | "attribute")
+            && (is_length(it) || is_counter(syntax, it, &is_repeated))
+    })
+}
+
+/// True for a variable or an attribute that something is added to, and that is assigned only where it begins.
+fn is_counter<'s>(
+    syntax: &'s Syntax,
+    counted: Node<'s>,
+    is_repeated: impl Fn(Node<'s>) -> bool,
+) -> bool {
+    let nodes = all(syntax.root()).into_iter();
+    let same = nodes.filter(|it| {
+        matches!(it.kind(), "assignment" | "augmented_assignment")
+            && it
+                .child_by_field_name("left")
+                .is_some_and(|it| syntax.of(it) == syntax.of(counted))
+    });
+    let (added, assigned): (Vec<_>, Vec<_>) =
+        same.partition(|it| it.kind() == "augmented_assignment");
+    let goes_up = |it: &Node<'_>| {
+        let operator = it.child_by_field_name("operator");
+        operator.is_some_and(|it| syntax.of(it) == "+=")
+    };
+    let begins = |it: &Node<'s>| match (counted.kind(), function_around(*it)) {
+        ("attribute", Some(function)) => {
+            let mut initial = INITIAL.iter();
+            initial.any(|name| is_named(syntax, function, name)) && !is_in_loop(*it, Some(function))
+        }
+        _ => !is_repeated(*it),
+    };
+    !added.is_empty() && added.iter().all(goes_up) && assigned.iter().all(begins)
 }
 
 /// True for what is done only if a container has no such key: `if key not in items`, or behind the `else` of its
