@@ -124,11 +124,12 @@ impl Classes {
     }
 }
 
-/// Qualified name of a class with its module, unless that is `builtins` or `__main__`.
+/// Qualified name of a class with its module, unless that is `builtins` or the program's main module, which spawned
+/// processes have as `__mp_main__` (Lib/multiprocessing/spawn.py, `_fixup_main_from_path`).
 pub fn class_name(builtins: &Builtins, class: &Bound<'_, PyAny>) -> String {
     let name = qualname(&builtins.type_qualname, class);
     match class_module(builtins, class).as_deref() {
-        None | Some("" | "builtins" | "__main__") => name,
+        None | Some("" | "builtins" | "__main__" | "__mp_main__") => name,
         Some(module) => format!("{}.{name}", printable(module)),
     }
 }
@@ -138,7 +139,7 @@ fn class_in_file(builtins: &Builtins, class: &Bound<'_, PyAny>) -> Option<String
     let module = class_module(builtins, class)?;
     let file = match module.as_str() {
         "" | "builtins" => return None,
-        "__main__" => main_file(class.py())?,
+        "__main__" | "__mp_main__" => main_file(class.py())?,
         imported => imported.rsplit('.').next()?.to_owned(),
     };
     let name = qualname(&builtins.type_qualname, class);

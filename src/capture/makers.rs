@@ -278,7 +278,7 @@ impl<'a, 'py> Makers<'a, 'py> {
         let name =
             name_of_module(&globals).filter(|name| !matches!(name.as_str(), "" | "builtins"))?;
         // A library may be the main program, and run code of the user's under that name, as Ray's workers do.
-        if name == "__main__" {
+        if matches!(name.as_str(), "__main__" | "__mp_main__") {
             return Some(place);
         }
         match self.file_of_package(globals.py(), &first_part(&name)) {

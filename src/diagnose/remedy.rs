@@ -264,7 +264,10 @@ impl Case<'_> {
                 format!("do not put the {kept} into the {class} as `{field}`")
             }
             (_, Name::Key(_) | Name::Index(_)) => {
-                format!("remove the item at `{name}` from {}", self.container(from))
+                format!(
+                    "remove the item at `{name}` from {} when it is no longer needed",
+                    self.container(from)
+                )
             }
             (_, Name::Member) if self.graph[from].description.type_name == "frozenset" => {
                 format!("do not put the {kept} into {}", self.container(from))
@@ -310,7 +313,7 @@ impl Case<'_> {
         }
         if owner.description.frozen {
             return format!(
-                "create the {class} without the {kept} as `{attribute}`, which cannot be set later"
+                "do not keep the {kept} as `{class}.{attribute}`, which no assignment can clear later"
             );
         }
         if owner.description.own_setattr {

@@ -5,11 +5,12 @@
 //! only, where a tracker makes no links, mentions or markup of it.
 
 use super::diagram::diagram;
-use super::sentences::size_and_device;
+use super::sentences::{also_held, size_and_device};
 use super::source::{changed_lines, numbered};
 use super::text::table_of_processes;
 use crate::diagnose::patterns::PATTERNS;
 use crate::model::compare::Change;
+use crate::model::redact::has_no_limits;
 use crate::model::report::{Leak, Location, Report};
 use crate::model::words::{human_bytes, name, one_of, printable, without_indices};
 
@@ -20,7 +21,10 @@ const NAME: usize = 120;
 pub fn markdown(report: &Report) -> String {
     let leaks: Vec<String> = report.leaks.iter().map(leak_markdown).collect();
     let mut out = match leaks.is_empty() {
-        true => "No tensor was held by a reference cycle.\n".to_owned(),
+        true => match has_no_limits(report) {
+            true => "No tensor was held by a reference cycle.\n".to_owned(),
+            false => "No leaks were reported.\n".to_owned(),
+        },
         false => leaks.join("\n"),
     };
     if let (Some(changes), Some(earlier)) = (report.changes(), &report.earlier) {
@@ -48,6 +52,9 @@ pub fn markdown(report: &Report) -> String {
     }
     if !report.processes.is_empty() {
         out += &format!("\n{}", fenced("", &table_of_processes(report)));
+    }
+    for note in &report.notes {
+        out += &format!("\n{}\n", prose(&name(note, 1000)));
     }
     out
 }
@@ -83,6 +90,9 @@ pub fn leak_markdown(leak: &Leak) -> String {
             .map(|(number, line)| format!("{number:>6} │ {}", name(&line, 240)))
             .collect();
         out += &format!("\n{}", fenced("text", &lines.join("\n")));
+    }
+    if let Some(others) = also_held(leak, &[]) {
+        out += &format!("\n{}\n", prose(&format!("Also: {others}")));
     }
     if let Some(patch) = leak.patch.as_ref().filter(|_| leak.source.is_some()) {
         let lines: Vec<String> = changed_lines(patch).map(|line| name(&line, 240)).collect();

@@ -275,12 +275,13 @@ def test_each_variable_of_a_call_is_a_reference() -> None:
 
 
 def test_memory_of_two_variables_stays_without_one() -> None:
-    first = numpy.zeros(1 << 20, dtype=numpy.uint8)
+    size = 1_234_567  # of no other array here
+    first = numpy.zeros(size, dtype=numpy.uint8)
     second = first
-    (buffer,) = (it for it in cyclescope.heap().buffers if it.bytes == 1 << 20)
+    (buffer,) = (it for it in cyclescope.heap().buffers if it.bytes == size)
     assert not buffer.alone
     del second
-    (buffer,) = (it for it in cyclescope.heap().buffers if it.bytes == 1 << 20)
+    (buffer,) = (it for it in cyclescope.heap().buffers if it.bytes == size)
     assert buffer.alone
     assert first.any() == 0
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeAlias
 
+from cyclescope import _native
 from cyclescope._attach.request import SECONDS, AttachError, ask, wait
 from cyclescope._cli import progress
 from cyclescope._cli.common import fail, print_json
@@ -157,9 +158,20 @@ def _results(parsed: argparse.Namespace) -> dict[str, Result]:
     found: dict[str, Result] = {}
     if "cycles" in answer:
         found["cycles"] = CycleReport.from_json(answer["cycles"])
+        _tell_if_blind(parsed)
     if "heap" in answer:
         found["heap"] = Heap.from_json(answer["heap"])
     return found
+
+
+def _tell_if_blind(parsed: argparse.Namespace) -> None:
+    """Say that nothing could be found, if only GPU memory was looked for where there is none."""
+    kinds = {name.partition(":")[0] for name in _devices(parsed, "any") or ()}
+    if kinds <= {"cuda", "gpu"} and not _native.cuda_driver_present():
+        tell(
+            "cyclescope attach: only GPU memory was looked for, and this machine has no CUDA "
+            "driver: use --devices any"
+        )
 
 
 def _ask(

@@ -25,7 +25,8 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.epilog = (
         "Exits with status 1 if a leak is new or has grown, otherwise 0. `cyclescope report NEW "
-        "--against OLD -o page.html` writes the page."
+        "--against OLD -o page.html` writes the page. A leak is also gone if the new run could not "
+        "see it: the notes of the new report, below the table, say so."
     )
     for name in ("old", "new"):
         parser.add_argument(
@@ -57,6 +58,7 @@ def run(parsed: argparse.Namespace) -> int:
                 "grown": [_facts(b) | {"bytes_held_before": a.bytes_held} for a, b in grown],
                 "gone": list(map(_facts, gone)),
                 "unchanged_or_smaller": len(both) - len(grown),
+                "notes": later.notes,
             }
         )
         return status
@@ -70,6 +72,8 @@ def run(parsed: argparse.Namespace) -> int:
         f"{len(appeared)} new, {len(grown)} grown, {len(gone)} gone, "
         f"{len(both) - len(grown)} unchanged or smaller"
     )
+    for note in later.notes:
+        out(f"of the new report: {note}")
     return status
 
 

@@ -286,21 +286,28 @@ def _end(
             is_blind = True
             tell(f"cyclescope: {limits[-1]}")
     grew = growth is not None and growth.found
-    if status == 0 and not is_blind and not grew:
+    succeeds = _succeeds(status)
+    if succeeds and not is_blind and not grew:
         _tell_success(watch)
     _tell_pages(parsed, oom, growth)
     report = watch.report
     result = report or _report_of_run(watch, limits)
-    is_written = files.finish(result)
+    is_whole = succeeds and not limits
+    is_written = files.finish(result, is_whole)
     # What a reader no longer takes stays in the buffer, and ends the program as it does without us.
     if is_flushed:
         is_written &= _print(parsed, result)
     reported = [leak for leak in watch.leaks if not isinstance(watch, Warner) or leak.reported]
     leaked = reported or (report is not None and report.leaks)
-    if status == 0 and parsed.fail_on_leak and (leaked or grew):
+    if succeeds and parsed.fail_on_leak and (leaked or grew):
         return 1
     is_known = is_written and not (is_blind and parsed.fail_on_leak)
-    return status if status or is_known else 2
+    return 2 if succeeds and not is_known else status
+
+
+def _succeeds(status: int) -> bool:
+    """True for a status that the system takes for 0: all but Windows keep a byte of it."""
+    return (status if sys.platform == "win32" else status & 0xFF) == 0
 
 
 def _start(parsed: argparse.Namespace) -> cyclescope.Watch:
@@ -347,20 +354,37 @@ class _Files:
         """Write what is known so far. If that fails, the end of the program will say so."""
         with self._lock:
             if not self._is_finished:
-                self._write(report)
+                self._write(report, is_whole=False)
 
-    def finish(self, report: CycleReport) -> bool:
-        """Write all that was found. False if a file cannot be written."""
+    def finish(self, report: CycleReport, is_whole: bool) -> bool:
+        """Write all that was found. False if a file cannot be written.
+
+        Args:
+            report: What was found.
+            is_whole: The program has ended well, and no leak went unseen.
+        """
         with self._lock:
             self._is_finished = True
             # That there was nothing is a result too, and what an earlier run has left is none.
-            complaints = self._write(report)
+            complaints = self._write(report, is_whole)
+        for output in self._empty(report, is_whole):
+            tell(
+                f"cyclescope run: {output} not written: an empty one closes all alerts, and this "
+                "run may not have seen all leaks"
+            )
         for complaint in complaints:
             tell(f"cyclescope run: error: {complaint}")
         return not complaints
 
-    def _write(self, report: CycleReport) -> list[str]:
-        outputs = [_of_this_rank(output) for output in self._parsed.output if output != STANDARD]
+    def _empty(self, report: CycleReport, is_whole: bool) -> list[str]:
+        """The files that would say that all leaks are fixed, where that is not known."""
+        is_known = is_whole or report.leaks
+        return [it for it in self._parsed.output if not is_known and it.endswith(".sarif")]
+
+    def _write(self, report: CycleReport, is_whole: bool) -> list[str]:
+        empty = self._empty(report, is_whole)
+        named = (it for it in self._parsed.output if it != STANDARD and it not in empty)
+        outputs = [_of_this_rank(output) for output in named]
         texts = ((output, rendered(self._parsed, output, report)) for output in outputs)
         tried = (try_to_write(output, text, self._folder) for output, text in texts)
         return [complaint for complaint in tried if complaint is not None]

@@ -42,7 +42,9 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         return Some(finding.complete());
     }
     // The members of an enumeration are its instances, and live as long as it at module level too.
-    if let Some((edge, back)) = way_to_instance(case).filter(|_| !is_enumeration) {
+    if let Some((edge, back)) = way_to_instance(case).filter(|_| !is_enumeration)
+        && case.cut.is_none_or(|cut| !is_beside_instances(case, cut))
+    {
         let finding = Finding::new(format!(
             "The {}{} was made at run time, and its attribute `{back}` leads back to an instance of it.",
             class.object.description.label,
@@ -50,9 +52,10 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         ));
         // To define it at module level would keep the instance for good.
         let first = case.cut.filter(|&cut| !is_content(case.graph, cut));
-        // Of a method that uses a container, the container is what to change.
-        let is_of_container = first.is_some_and(|cut| is_closure_with_container(case, cut));
-        let way = [edge].into_iter().filter(|_| !is_of_container);
+        // Of what a method captures, that is what to change.
+        let is_captured =
+            first.is_some_and(|cut| matches!(case.graph[cut].name, ReferenceName::Closure(_)));
+        let way = [edge].into_iter().filter(|_| !is_captured);
         let mut removals: Vec<(EdgeIndex, String)> = first
             .into_iter()
             .chain(way)
@@ -119,7 +122,7 @@ fn removal_of_instance(case: &Case<'_>, cut: EdgeIndex, attribute: &str) -> Stri
     let method = |method: &str, place: String| {
         format!(
             "let the method `{method}` keep no instance of the class{place}: to cache its results, store them on the \
-             instance, or under a key without the instance"
+             instance"
         )
     };
     match (owner.description.kind, &case.graph[cut].name) {
@@ -135,16 +138,18 @@ fn removal_of_instance(case: &Case<'_>, cut: EdgeIndex, attribute: &str) -> Stri
         (ObjectKind::Function, ReferenceName::Closure(variable)) if is_container => {
             format!(
                 "keep no instance of the class in `{variable}`, which `{}` uses: store what belongs to an instance on \
-                 it, or under a key without the instance",
+                 it",
                 bare_name(owner)
             )
         }
         (ObjectKind::Class, ReferenceName::Attribute(name)) if is_container => {
             let class = class_name(owner);
-            format!(
-                "keep no instance of the class in `{class}.{name}`, or, if something else keeps the instances alive, \
-                 only weak references (`weakref.WeakSet`, `weakref.WeakValueDictionary`)"
-            )
+            let weakly = weak_container(case, to).map_or_else(String::new, |container| {
+                format!(
+                    "; or make it a `weakref.{container}`, if something else keeps the instances alive"
+                )
+            });
+            format!("keep no instance of the class in `{class}.{name}`{weakly}")
         }
         (ObjectKind::Class, ReferenceName::Attribute(name))
             if target.description.kind == ObjectKind::Instance
@@ -164,6 +169,52 @@ fn removal_of_instance(case: &Case<'_>, cut: EdgeIndex, attribute: &str) -> Stri
         }
         _ => case.removal(cut),
     }
+}
+
+/// The class of `weakref` that can take the place of a container of instances.
+fn weak_container(case: &Case<'_>, container: NodeIndex) -> Option<&'static str> {
+    let names = |is_such: fn(&ReferenceName) -> bool| {
+        let mut items = case.graph.edges(container);
+        items.any(|item| {
+            let target = &case.graph[item.target()].description;
+            is_such(&item.weight().name) && target.kind == ObjectKind::Instance
+        })
+    };
+    match case.graph[container].description.kind {
+        ObjectKind::Set => Some("WeakSet"),
+        ObjectKind::Dict if names(|name| *name == ReferenceName::KeyItself) => {
+            Some("WeakKeyDictionary")
+        }
+        ObjectKind::Dict if names(|name| matches!(name, ReferenceName::Key(_))) => {
+            Some("WeakValueDictionary")
+        }
+        _ => None,
+    }
+}
+
+/// True for a container that a function captures and that leads to no instance of a class that is among the garbage: what
+/// it holds, the class holds by itself.
+fn is_beside_instances(case: &Case<'_>, cut: EdgeIndex) -> bool {
+    let Some((_, container)) = case
+        .graph
+        .edge_endpoints(cut)
+        .filter(|_| is_closure_with_container(case, cut))
+    else {
+        return false;
+    };
+    let is_class = |node: NodeIndex| case.graph[node].description.kind == ObjectKind::Class;
+    let (mut seen, mut next) = (FxHashSet::from_iter([container]), vec![container]);
+    while let Some(node) = next.pop() {
+        for edge in case.graph.edges(node) {
+            if edge.weight().name == ReferenceName::Type && is_class(edge.target()) {
+                return false;
+            }
+            if seen.insert(edge.target()) {
+                next.push(edge.target());
+            }
+        }
+    }
+    true
 }
 
 /// True for a container that a function captures.

@@ -33,7 +33,7 @@
 //! the bound method `self.show`, which keeps `self` as well.
 
 use petgraph::Direction;
-use petgraph::graph::EdgeIndex;
+use petgraph::graph::{EdgeIndex, NodeIndex};
 use rustc_hash::FxHashSet;
 
 use crate::capture::ReferenceName;
@@ -117,24 +117,34 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     Some(finding.code(before, after))
 }
 
-/// How many more functions of the same line are in the same container and keep the same.
+/// How many more functions of the same line are in the same container, or in containers within it, and keep the same.
 fn others_of_line(case: &Case<'_>, keeps: EdgeIndex) -> usize {
     let Some((function, kept)) = case.graph.edge_endpoints(keeps) else {
         return 0;
     };
     let here = &case.graph[function].description;
-    let holders = case.graph.neighbors_directed(function, Direction::Incoming);
-    let holders = holders.filter(|&it| CONTAINERS.contains(&case.graph[it].description.kind));
-    let of_each = holders.map(|holder| {
-        let others = case.graph.neighbors(holder).filter(|&it| {
+    let containers = containers_of(case, function);
+    let functions = case.graph.neighbors_directed(kept, Direction::Incoming);
+    let others: FxHashSet<NodeIndex> = functions
+        .filter(|&it| {
             let other = &case.graph[it].description;
             it != function
                 && other.kind == here.kind
                 && other.label == here.label
                 && other.place == here.place
-                && case.graph.contains_edge(it, kept)
-        });
-        others.collect::<FxHashSet<_>>().len()
-    });
-    of_each.max().unwrap_or(0)
+                && !containers.is_disjoint(&containers_of(case, it))
+        })
+        .collect();
+    others.len()
+}
+
+/// The containers that an object is in, and those that these are in.
+fn containers_of(case: &Case<'_>, object: NodeIndex) -> FxHashSet<NodeIndex> {
+    let (mut found, mut next) = (FxHashSet::default(), vec![object]);
+    while let Some(node) = next.pop() {
+        let holders = case.graph.neighbors_directed(node, Direction::Incoming);
+        let holders = holders.filter(|&it| CONTAINERS.contains(&case.graph[it].description.kind));
+        next.extend(holders.filter(|&it| found.insert(it)));
+    }
+    found
 }

@@ -28,7 +28,7 @@ use crate::model::words::a;
 pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let mut kinds = CONTAINERS.to_vec();
     kinds.push(ObjectKind::Instance);
-    let instances = case.steps().filter(|step| is_object(step.object)).count();
+    let instances = case.steps().filter(has_attributes).count();
     let named = case.steps().all(|step| {
         step.object.stands_for > 0
             || (kinds.contains(&step.object.description.kind)
@@ -70,7 +70,13 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
 }
 
 fn is_attribute(step: &CycleStep<'_>) -> bool {
-    is_object(step.object) && matches!(step.name, ReferenceName::Attribute(_))
+    has_attributes(step) && matches!(step.name, ReferenceName::Attribute(_))
+}
+
+/// True for an instance, and for a named tuple whose field goes on.
+fn has_attributes(step: &CycleStep<'_>) -> bool {
+    let is_tuple = step.object.description.kind == ObjectKind::Tuple;
+    is_object(step.object) || is_tuple && matches!(step.name, ReferenceName::Attribute(_))
 }
 
 fn is_back(step: &CycleStep<'_>) -> bool {
@@ -126,8 +132,8 @@ fn empty(case: &Case<'_>, step: &CycleStep<'_>) -> String {
     };
     let is_tuple = kind == ObjectKind::Tuple;
     let removal = match case.is_enough(&[item.edge]) {
-        true if is_tuple => return case.removal(item.edge),
-        _ if is_tuple || container.description.type_name == "frozenset" => format!(
+        _ if is_tuple => case.removal(step.edge),
+        _ if container.description.type_name == "frozenset" => format!(
             "put nothing into the {} that leads back to the {}",
             noun(container),
             noun(step.object)

@@ -143,6 +143,11 @@ pub fn fallback(case: &Case<'_>) -> Advice {
         let remedy = "keep the exception without its traceback (`error.with_traceback(None)`), if it is not raised again";
         return case.advise(Finding::new(what).remedy(exception, remedy));
     }
+    let is_item = CONTAINERS.contains(&owner.description.kind)
+        && matches!(
+            case.graph[cut].name,
+            ReferenceName::Key(_) | ReferenceName::Index(_)
+        );
     let weakly = match (case.cut_step(), &case.graph[cut].name) {
         (Some(step), ReferenceName::Closure(variable)) if !owner.is_library() => {
             let weakly = or_weakly(case, &step, variable);
@@ -157,16 +162,18 @@ pub fn fallback(case: &Case<'_>) -> Advice {
             return case.advise(finding.remedy(cut, remedy));
         }
         (_, ReferenceName::Attribute(_)) if is_object(owner) => case.weakly(cut),
+        _ if is_item => case.weakly(cut),
         _ => None,
     };
     let is_own = target.description.place.is_some() && !target.is_library();
     case.advise(match weakly.filter(|_| is_own) {
         Some((slots, kept)) => {
             let removal = case.removal(cut);
-            finding.remedy(
-                cut,
-                format!("{removal}; or make this reference weak{slots}{kept}"),
-            )
+            let weak = match is_item {
+                true => "keep a weak reference there",
+                false => "make this reference weak",
+            };
+            finding.remedy(cut, format!("{removal}; or {weak}{slots}{kept}"))
         }
         None => finding,
     })

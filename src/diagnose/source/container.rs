@@ -3,7 +3,7 @@
 use tree_sitter::Node;
 
 use super::held::last_part;
-use super::reference::named_function;
+use super::reference::{named_function, stands_for};
 use super::stores::{Store, is_called, is_constant, stores};
 use super::syntax::{Syntax, all, children, functions_around, is_field, is_named, lines, scope};
 use crate::diagnose::case::short;
@@ -19,6 +19,16 @@ const METHODS: [&str; 8] = [
     "update",
     "setdefault",
     "push",
+];
+
+/// Functions of `heapq` and `bisect` that put their second argument into the list that is their first.
+pub const FUNCTIONS: [&str; 6] = [
+    "heappush",
+    "heappushpop",
+    "heapreplace",
+    "insort",
+    "insort_left",
+    "insort_right",
 ];
 
 /// The one expression in a file that puts what the cycle passes through into a container, which the object with this
@@ -42,6 +52,25 @@ pub fn put_into<'s>(
     found.next().is_none().then_some(only)
 }
 
+/// The only expression of a function that puts something into the container that an assignment makes with nothing in it.
+pub fn put_into_variable<'s>(syntax: &'s Syntax, assignment: Node<'s>) -> Option<Node<'s>> {
+    let (variable, value) = (
+        assignment.child_by_field_name("left")?,
+        assignment.child_by_field_name("right"),
+    );
+    let function = scope(assignment).filter(|_| holds_nothing(syntax, value))?;
+    let name = syntax.of(variable);
+    let mut found = all(function).into_iter().filter(|&node| {
+        added(syntax, node).is_some_and(|(container, value)| {
+            syntax.of(container) == name
+                && !is_constant(value)
+                && stands_for(syntax, container, name, Some(function))
+        })
+    });
+    let only = found.next()?;
+    found.next().is_none().then_some(only)
+}
+
 /// The objects of the cycle from the one with this number on, without the containers at the beginning.
 fn behind_containers(leak: &Leak, first: u32) -> Vec<&Object> {
     let start = leak.cycle.iter().position(|step| step.node == Some(first));
@@ -58,6 +87,10 @@ fn added<'s>(syntax: &Syntax, node: Node<'s>) -> Option<(Node<'s>, Option<Node<'
     match node.kind() {
         "call" => {
             let method = node.child_by_field_name("function")?;
+            if FUNCTIONS.contains(&last_part(syntax.of(method))) {
+                let arguments = children(node.child_by_field_name("arguments")?);
+                return Some((*arguments.first()?, arguments.get(1).copied()));
+            }
             let name = syntax.of(method.child_by_field_name("attribute")?);
             let container = method.child_by_field_name("object")?;
             let last = children(node.child_by_field_name("arguments")?).pop();

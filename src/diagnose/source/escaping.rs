@@ -2,6 +2,7 @@
 
 use tree_sitter::Node;
 
+use super::container::FUNCTIONS as PUTTING;
 use super::held::last_part;
 use super::mention::{FUNCTIONS, MODULES};
 use super::stores::is_called;
@@ -126,10 +127,13 @@ fn is_given_to_reader(syntax: &Syntax, arguments: Node<'_>) -> bool {
         .and_then(|call| call.child_by_field_name("function"));
     let text = function.map_or("", |it| syntax.of(it));
     match text.split_once('.') {
-        None => FUNCTIONS.contains(&text) || READING.contains(&text),
+        None => FUNCTIONS.contains(&text) || READING.contains(&text) || PUTTING.contains(&text),
         Some((module, name)) => {
             let name = last_part(name);
-            MODULES.contains(&module) || READERS.contains(&name) || module == "copy"
+            MODULES.contains(&module)
+                || READERS.contains(&name)
+                || PUTTING.contains(&name)
+                || module == "copy"
         }
     }
 }

@@ -46,7 +46,7 @@ use std::path::Path;
 
 pub use self::adding::adding;
 use self::change::{Candidate, Change};
-use self::container::put_into;
+use self::container::{put_into, put_into_variable};
 pub use self::doubt::doubt_libraries;
 use self::edit::{line_edits, unified};
 use self::files::{read, words};
@@ -364,8 +364,9 @@ fn show_variable(leak: &mut Leak, cut: &Cut, is_only_cut: bool, sources: &mut So
         let syntax = sources.get(file)?;
         let stored = reference.find(syntax, file)?;
         let changed = (is_only_cut && !sources.is_cell(file)).then_some(stored);
+        let put = put_into_variable(syntax, stored).unwrap_or(stored);
         Some(lines_and_change(
-            leak, stored, changed, syntax, file, &reference,
+            leak, put, changed, syntax, file, &reference,
         ))
     });
     if let Some(found) = found {

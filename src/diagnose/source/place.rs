@@ -273,8 +273,11 @@ fn wanted(origin: &Origin, owner: &[ClassSource], sources: &mut Sources) -> Vec<
 fn only<'m, 's>(found: &'m [Match<'s>]) -> Option<&'m Match<'s>> {
     let may = candidates(found);
     let (&first, others) = may.split_first()?;
-    let is_first =
-        |it: &&Match<'s>| it.source.file == first.source.file && it.store.node == first.store.node;
+    // `one.pair = other.pair = self` is an assignment within another.
+    let is_first = |it: &&Match<'s>| {
+        let (outer, inner) = (first.store.node.byte_range(), it.store.node.byte_range());
+        it.source.file == first.source.file && outer.start <= inner.start && inner.end <= outer.end
+    };
     others.iter().all(is_first).then_some(first)
 }
 

@@ -153,7 +153,7 @@ fn set_by_name<'s>(syntax: &Syntax, call: Node<'s>, attribute: &str) -> Option<S
         }
         _ => return None,
     };
-    // What passes every attribute on is no statement about one.
+    // What passes every attribute on is no statement about one that it does not name.
     let within = scope(call).and_then(|scope| scope.child_by_field_name("name"));
     let passes_on = within.is_some_and(|within| syntax.of(within) == "__setattr__");
     let store = Store {
@@ -162,7 +162,7 @@ fn set_by_name<'s>(syntax: &Syntax, call: Node<'s>, attribute: &str) -> Option<S
         value: Some(value),
         is_named: is_one_of_texts(syntax, name, attribute) == Some(true),
     };
-    (!passes_on && may_be_text(syntax, name, attribute)).then_some(store)
+    ((store.is_named || !passes_on) && may_be_text(syntax, name, attribute)).then_some(store)
 }
 
 /// The assignment of `vars(object)[name]` or `object.__dict__[name]`.
