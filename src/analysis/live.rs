@@ -97,7 +97,9 @@ pub(super) struct Loop {
 
 /// The heap, held as long as this lives; automatic collection pauses meanwhile.
 pub struct Live<'py> {
-    /// Before all else, so that what is held is released when the others run again.
+    /// Before all else: to let go of a tensor may let other threads run, which are not to see that collections are off.
+    _pause: CollectionPause,
+    /// Before what is held, so that it is released when the others run again.
     _stopped: StoppedWorld<'py>,
     pub objects: LiveObjects<'py>,
     /// Nodes from `objects.len()` on.
@@ -145,8 +147,6 @@ pub struct Live<'py> {
     /// Objects of which a reference from C++ was accounted for: the collector takes them for objects in use.
     pub(super) counted: FxHashSet<u32>,
     pub notes: Vec<String>,
-    _pause: CollectionPause,
-    /// To let go of them lets other threads run, which are not to see that collections are off.
     ahead: Option<PartsReadAhead>,
     turn: Option<Turn>,
 }
@@ -226,9 +226,9 @@ impl<'py> Read<'py> {
                     ));
                 }
                 Err(NotTaken::Interrupted) => {
+                    drop(pause);
                     stopped.end();
                     drop(kept);
-                    drop(pause);
                     // The handler raises KeyboardInterrupt, unless the program has another.
                     py.check_signals()?;
                 }
@@ -282,6 +282,7 @@ impl<'py> Live<'py> {
         } = Read::new(inspector, py, frameworks, ahead.as_ref())?;
         let number_at = |&it: &usize| objects.number_at(it);
         let mut live = Self {
+            _pause: pause,
             _stopped: stopped,
             frozen: frozen.iter().filter_map(number_at).collect(),
             objects,
@@ -310,7 +311,6 @@ impl<'py> Live<'py> {
             counted: FxHashSet::default(),
             notes: Vec::new(),
             ahead,
-            _pause: pause,
             turn: None,
         };
         let own = arguments.and_then(|arguments| live.objects.number_of(arguments.as_any()));

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy
 import pytest
@@ -139,3 +139,67 @@ def test_a_class_made_in_a_function(make: Callable[[], object]) -> None:
         assert name not in text, text
     said_twice = text.count("at module level") > 1
     assert not said_twice
+
+
+def beside_an_instance() -> object:
+    defaults = {"rate": array()}
+
+    class Config:
+        instance: Any = None
+
+        def rate(self) -> Any:
+            return defaults["rate"]
+
+    Config.instance = Config()
+    return Config
+
+
+def by_instance() -> object:
+    class Loader:
+        known: ClassVar[Any] = {}
+
+        def load(self) -> Any:
+            return self.known.setdefault(self, array())
+
+    return Loader().load()
+
+
+def of_its_owner() -> object:
+    class Owner:
+        def __init__(self) -> None:
+            self.array = array()
+            owner = self
+
+            class Handler:
+                def handle(self) -> Any:
+                    return owner.array
+
+            self.handler_class = Handler
+            self.handler = Handler()
+
+    return Owner()
+
+
+def leak_of(make: Callable[[], object]) -> cyclescope.Leak:
+    make()
+    (leak,) = cyclescope.find_tensor_cycles(devices="any", frozen=False).leaks
+    return leak
+
+
+def test_a_container_without_instances_is_not_told_to_keep_none() -> None:
+    advice = leak_of(beside_an_instance).advice
+    assert "no instance" not in advice
+    assert "not capture `defaults`" in advice
+
+
+def test_instances_that_are_keys_want_a_dictionary_of_weak_keys() -> None:
+    advice = leak_of(by_instance).advice
+    assert "`weakref.WeakKeyDictionary`" in advice
+    assert "WeakValueDictionary" not in advice
+    assert "under a key" not in advice
+
+
+def test_a_method_that_captures_its_owner_is_told_once() -> None:
+    advice = leak_of(of_its_owner).advice
+    assert "not capture `owner`." in advice
+    assert " Or let the method" not in advice

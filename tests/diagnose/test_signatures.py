@@ -27,6 +27,7 @@ import pytest
 
 import common
 import cyclescope
+from support import processes
 from support.marks import CLOSE_DROPS_VARIABLES
 
 ROOT = Path(__file__).parents[2]
@@ -263,3 +264,41 @@ def test_ordinary_names_are_bugs_of_their_own(make: Callable[[str], object]) -> 
     names = ["layer1", "layer2", "conv2d_1", "resnet50", "resnet101", "_cafe", "decade", "x_1234"]
     said = {signature_of(functools.partial(make, name)) for name in names}
     assert len(said) == len(names)
+
+
+SPAWNS = """
+import gc, multiprocessing, numpy, cyclescope
+
+class Node:
+    def __init__(self):
+        self.me, self.array = self, numpy.zeros(5000)
+
+class Owner:
+    def __init__(self):
+        self.array = numpy.zeros(5000)
+        self.call = lambda: self.array
+
+def work(queue=None):
+    gc.disable()
+    Node(), Owner()
+    leaks = cyclescope.find_tensor_cycles(devices="any").leaks
+    told = sorted((leak.signature, leak.summary) for leak in leaks)
+    if queue is not None:
+        queue.put(told)
+    return told
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    queue = context.SimpleQueue()
+    process = context.Process(target=work, args=(queue,))
+    process.start()
+    told = queue.get()
+    process.join()
+    print(len(told), told == work())
+"""
+
+
+def test_spawned_processes_have_the_signatures_of_their_parent(tmp_path: Path) -> None:
+    (tmp_path / "spawns.py").write_text(SPAWNS)
+    done = processes.python("spawns.py", cwd=tmp_path, timeout=200)
+    assert (done.stdout, done.returncode) == ("2 True\n", 0), done.stderr

@@ -119,3 +119,35 @@ def test_a_folder_may_have_reports_of_live_memory_too(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "heap.json: this is a report of live memory, not of reference cycles" in done.stderr
+
+
+BLIND = "import gc\ngc.callbacks.clear()\nNode()\ngc.collect()\n"
+
+
+@pytest.mark.parametrize(("end", "why"), [("sys.exit(3)", "fails"), (BLIND, "unseen")])
+def test_no_sarif_says_that_all_is_fixed_where_that_is_not_known(
+    tmp_path: Path, end: str, why: str
+) -> None:
+    known = LEAK.replace("Node()\ngc", "gc")
+    (tmp_path / "leaky.py").write_text(known + end)
+    command = ["-m", "cyclescope", "run", "--devices=any", "--fail-on-leak", "-o", "leaks.sarif"]
+    done = python(*command, "leaky.py", cwd=tmp_path, timeout=120)
+    assert done.returncode == {"fails": 3, "unseen": 2}[why]
+    assert "leaks.sarif not written" in done.stderr
+    assert not (tmp_path / "leaks.sarif").exists()
+
+
+def test_what_was_found_is_in_the_sarif_of_a_program_that_fails(tmp_path: Path) -> None:
+    done = run(tmp_path, "sys.exit(3)", "-o", "leaks.sarif")
+    assert done.returncode == 3
+    (results,) = (
+        it["results"] for it in json.loads((tmp_path / "leaks.sarif").read_text())["runs"]
+    )
+    assert len(results) == 1
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a status has more than a byte on Windows")
+@pytest.mark.parametrize("status", [256, 1 << 40])
+def test_a_status_that_the_system_takes_for_0_is_0(tmp_path: Path, status: int) -> None:
+    done = run(tmp_path, f"sys.exit({status})", "--fail-on-leak")
+    assert done.returncode == 1

@@ -207,3 +207,17 @@ def test_changes_of_live_memory_are_left_out_of_a_folder(command: Command, tmp_p
     (tmp_path / "vm-1-top.json").write_text(heap.top().to_json(), "utf-8")
     done = command("report", ".")
     assert (done.returncode, "LEAK 1 of 1" in done.stdout) == (0, True), done.stderr
+
+
+def test_a_leak_that_could_not_be_seen_is_not_just_gone(command: Command, tmp_path: Path) -> None:
+    report_of(command, tmp_path, LEAKY, "seen")
+    done = command("run", "--devices=any", "--min-bytes=100000000", "-o", "small.json", "leaky.py")
+    assert done.returncode == 0, done.stderr
+    said = command("diff", "seen.json", "small.json")
+    assert said.stdout.splitlines()[-2].startswith("0 new, 0 grown, 1 gone")
+    assert said.stdout.splitlines()[-1].startswith("of the new report: A small leak held 1.0 MiB")
+    (note,) = json.loads(command("diff", "seen.json", "small.json", "--json").stdout)["notes"]
+    assert note in said.stdout
+    markdown = command("report", "small.json", "--format", "md").stdout
+    assert markdown.startswith("No leaks were reported.\n")
+    assert "A small leak held 1.0 MiB" in markdown
