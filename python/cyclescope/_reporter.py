@@ -44,6 +44,7 @@ class Reporter:
         self._number = 0
         self._pages = 0
         self._count = 0
+        self._redacts = _native.redacts()
         self._last: CycleReport | None = None
         """What the file of all leaks says in the end."""
         self._report: CycleReport | None = None
@@ -86,6 +87,7 @@ class Reporter:
         """
         if self._pages == MAX_PAGES:
             return None
+        self._hide()
         try:
             merged = [report] if self._report is None else [self._report, report]
             self._report = _native.merge(merged)
@@ -119,6 +121,7 @@ class Reporter:
             tallies: What the watch has counted.
             watch: The number of the watch while it runs, for each occurrence; else None.
         """
+        self._hide()
         report = self._report
         if report is None:
             return None
@@ -151,6 +154,7 @@ class Reporter:
 
     def complete(self, watch: int) -> None:
         """Rewrite the pages of leaks that recurred, with all their occurrences."""
+        self._hide()
         if self._report is not None:
             self._report = _native.with_occurrences(self._report, watch)
         for page, report in self._written:
@@ -174,6 +178,16 @@ class Reporter:
                 self._write_file(report)
             except (OSError, MemoryError) as error:
                 self._complain(error)
+
+    def _hide(self) -> None:
+        """Forget what was found before reports were to have no values of the program.
+
+        The watch tells these leaks once more, without them.
+        """
+        if _native.redacts() and not self._redacts:
+            self._redacts = True
+            self._report = self._file = None
+            self._written.clear()
 
     def _ready(self) -> Path:
         if self._folder is None:

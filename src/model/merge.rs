@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::rank::runs;
+use super::redact::{NOTE, is_redacted};
 use super::report::{BUFFER_LIMIT, Buffer, Leak, Occurrence, ProcessShare, Report};
 use super::{occurrences, shared};
 
@@ -49,6 +50,10 @@ pub fn merge(reports: &[&Report]) -> Option<Report> {
                 }
             }
         }
+    }
+    // Of all of it, or of none.
+    if !reports.iter().all(|report| is_redacted(report)) {
+        merged.notes.retain(|note| note != NOTE);
     }
     if let Some(note) = processes(reports) {
         merged.process.rank = None;
@@ -453,5 +458,17 @@ mod tests {
         let buffers = single.buffers.len() as u64 + single.buffers_omitted;
         let listed = leak.buffers.len() as u64 + leak.buffers_omitted;
         assert_eq!(listed, 150 * buffers);
+    }
+
+    #[test]
+    fn only_what_is_redacted_as_a_whole_says_so() {
+        let plain = samples::callback();
+        let mut redacted = plain.clone();
+        crate::model::redact::redact(&mut redacted);
+        let notes = |reports: &[&Report]| merge(reports).map(|it| it.notes).unwrap_or_default();
+        let says_so = |reports: &[&Report]| notes(reports).iter().any(|it| it == NOTE);
+        assert!(says_so(&[&redacted, &redacted]));
+        assert!(!says_so(&[&redacted, &plain]));
+        assert!(!says_so(&[&plain, &redacted]));
     }
 }

@@ -10,6 +10,11 @@ use super::report::{Leak, Location, Process, Report};
 pub const NOTE: &str = "Made with redact=True: values and strings of the program, folders and \
                         the machine's name are left out.";
 
+/// True for a report that has no values of the program.
+pub fn is_redacted(report: &Report) -> bool {
+    report.notes.iter().any(|note| note == NOTE)
+}
+
 /// True if no note says what the report does not know: that names were left out is none of its limits.
 pub fn has_no_limits(report: &Report) -> bool {
     report.notes.iter().all(|note| note == NOTE)
@@ -29,7 +34,7 @@ pub fn redact(report: &mut Report) {
             .iter_mut()
             .for_each(|at| shorten(&mut at.file));
     }
-    if !report.notes.iter().any(|note| note == NOTE) {
+    if !is_redacted(report) {
         report.notes.push(NOTE.to_owned());
     }
 }

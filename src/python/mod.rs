@@ -154,7 +154,7 @@ fn human_bytes(count: u64) -> String {
 /// Leaves values and strings of the program, and folders, out of all reports of this process from now on.
 #[pyfunction]
 fn redact(py: Python<'_>) -> PyResult<()> {
-    state(py)?.watcher.inspector().redact();
+    state(py)?.watcher.redact();
     Ok(())
 }
 

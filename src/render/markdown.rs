@@ -50,11 +50,11 @@ pub fn markdown(report: &Report) -> String {
         let listed: String = new.chain(gone).collect();
         out = format!("Compared with the earlier report: {changes}.\n{listed}\n\n{out}");
     }
-    if !report.processes.is_empty() {
-        out += &format!("\n{}", fenced("", &table_of_processes(report)));
-    }
     for note in &report.notes {
         out += &format!("\n{}\n", prose(&name(note, 1000)));
+    }
+    if !report.processes.is_empty() {
+        out += &format!("\n{}", fenced("", &table_of_processes(report)));
     }
     out
 }

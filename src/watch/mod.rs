@@ -300,6 +300,18 @@ impl Watcher {
         }
     }
 
+    /// As [`Inspector::redact`], also of what was told already.
+    pub fn redact(&self) {
+        if self.inspector.redacts() {
+            return;
+        }
+        self.inspector.redact();
+        if let Ok(mut watches) = self.watches.try_borrow_mut() {
+            let tallies = watches.iter_mut().flat_map(|it| it.tallies.values_mut());
+            tallies.for_each(Tally::hide);
+        }
+    }
+
     fn report_trouble(&self, sentence: String) {
         let news = News::Trouble(sentence);
         self.deliveries.send([Delivery {
@@ -338,7 +350,8 @@ impl Watcher {
     fn is_told(&self, signature: &str) -> bool {
         let has_told = |watch: &Watch| {
             let tally = watch.tallies.get(signature);
-            watch.frequency == Frequency::OncePerLeak && tally.is_some_and(|it| it.sums.reported)
+            watch.frequency == Frequency::OncePerLeak
+                && tally.is_some_and(|it| it.sums.reported && !it.is_hidden)
         };
         let watches = self.watches.try_borrow();
         watches.is_ok_and(|watches| watches.iter().all(has_told))
@@ -440,7 +453,7 @@ impl Watch {
     fn is_told(&self, leak: &Found) -> bool {
         let is_told = |tally: &Tally| {
             let bytes = tally.sums.bytes.saturating_add(leak.bytes_held());
-            tally.sums.reported || !self.least.is_reached(bytes, leak.buffers())
+            tally.sums.reported && !tally.is_hidden || !self.least.is_reached(bytes, leak.buffers())
         };
         self.dismissed.contains(leak.signature())
             || self.frequency == Frequency::OncePerLeak
@@ -475,10 +488,8 @@ impl Watch {
                 for seen in &leak.occurrences {
                     tally.add(seen, take(&mut objects), take(&mut shared));
                 }
-                let sums = &mut tally.sums;
-                let is_reached = self.least.is_reached(sums.bytes, leak.buffers.iter());
-                let is_new = is_reached && !std::mem::replace(&mut sums.reported, is_reached);
-                is_new || (is_reached && self.frequency == Frequency::EveryCollection)
+                let is_reached = self.least.is_reached(tally.sums.bytes, leak.buffers.iter());
+                is_reached && (tally.tell(leak) || self.frequency == Frequency::EveryCollection)
             }
         }
     }

@@ -5,12 +5,17 @@ use crate::model::report::{Leak, Occurrence};
 use crate::model::shared::Shared;
 use crate::model::{occurrences, shared};
 
+/// Stands for what a leak is, where that has values of the program.
+const HIDDEN: &str = "a leak that was found before redact=True";
+
 /// What a watch has seen of one leak, in sums and each time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tally {
     pub sums: LeakTally,
     /// Each time, a bounded number: see [`crate::model::occurrences::add`].
     pub occurrences: Vec<Occurrence>,
+    /// What was told of the leak has values of the program, which reports are no longer to have: it is told once more.
+    pub(super) is_hidden: bool,
 }
 
 impl Tally {
@@ -30,7 +35,26 @@ impl Tally {
                 reported: false,
             },
             occurrences: leak.occurrences.clone(),
+            is_hidden: false,
         }
+    }
+
+    /// Hides what it has of the program's values and of the machine.
+    pub(super) fn hide(&mut self) {
+        self.is_hidden = true;
+        self.sums.summary = HIDDEN.to_owned();
+        for seen in &mut self.occurrences {
+            seen.host.clear();
+        }
+    }
+
+    /// True if the leak is told, now that it holds enough.
+    pub(super) fn tell(&mut self, leak: &Leak) -> bool {
+        if std::mem::take(&mut self.is_hidden) {
+            self.sums.summary.clone_from(&leak.summary);
+            self.sums.reported = false;
+        }
+        !std::mem::replace(&mut self.sums.reported, true)
     }
 
     /// The same leak was seen again, with so many objects in its cycles.

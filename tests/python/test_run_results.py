@@ -151,3 +151,39 @@ def test_what_was_found_is_in_the_sarif_of_a_program_that_fails(tmp_path: Path) 
 def test_a_status_that_the_system_takes_for_0_is_0(tmp_path: Path, status: int) -> None:
     done = run(tmp_path, f"sys.exit({status})", "--fail-on-leak")
     assert done.returncode == 1
+
+
+LATE = """
+import gc, os, numpy, cyclescope
+
+class Owner:
+    def __init__(self):
+        self.parts = {"planted": self, "array": numpy.zeros(1 << 20, dtype=numpy.uint8)}
+
+def leak(count):
+    for _ in range(count):
+        Owner()
+        gc.collect()
+    watch.flush(60)
+
+watch = cyclescope.warn_tensor_cycles(devices="any", report_dir="reports")
+leak(2)
+before = {name for name in os.listdir("reports")}
+cyclescope.heap(redact=True)
+print(watch.report, [tally.count for tally in watch.leaks])
+leak(3)
+watch.stop()
+print(sum(tally.count for tally in watch.leaks), "planted" in str(watch.leaks))
+for name in sorted(set(os.listdir("reports")) - before):
+    text = open(f"reports/{name}").read()
+    print(name.split(".")[-1], "planted" in text, '"host":""' in text)
+"""
+
+
+def test_what_was_told_before_redaction_is_in_no_later_report(tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text(LATE)
+    done = python("late.py", cwd=tmp_path, timeout=120)
+    found = ["None [2]", "5 False", "html False True", "json False True"]
+    assert done.stdout.splitlines() == found, done.stderr
+    told = done.stderr.split("MiB held by a reference cycle")
+    assert ["planted" in it for it in told] == [False, True, False]
