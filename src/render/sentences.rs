@@ -94,18 +94,10 @@ pub fn held(leak: &Leak) -> String {
 /// `all` that the same text describes.
 pub fn also_held(leak: &Leak, all: &[Leak]) -> Option<String> {
     let others = leak.also_held_by();
-    let numbered = |signature: &str| {
-        let number = all.iter().position(|other| other.signature == signature);
-        let signature = name(signature, 16);
-        number.map_or(signature.clone(), |it| format!("{} ({signature})", it + 1))
-    };
     let who = match others.len() {
         0 => return None,
-        1 => format!("leak {} holds", numbered(others[0])),
-        2..=4 => {
-            let named: Vec<String> = others.iter().map(|other| numbered(other)).collect();
-            format!("leaks {} hold", named.join(", "))
-        }
+        1 => format!("{} holds", named(&others, all)),
+        2..=4 => format!("{} hold", named(&others, all)),
         more => {
             let some_left_out = leak.shared.len() >= SETS
                 || leak.shared.iter().any(|one| one.others.len() >= OTHERS);
@@ -123,6 +115,46 @@ pub fn also_held(leak: &Leak, all: &[Leak]) -> Option<String> {
         false => String::new(),
     };
     Some(format!("{who} some of this memory too{freed}."))
+}
+
+/// Leaks by their signatures, with their numbers if they are among `all`.
+fn named(signatures: &[&str], all: &[Leak]) -> String {
+    let numbered = signatures.iter().map(|&signature| {
+        let number = all.iter().position(|other| other.signature == signature);
+        let signature = name(signature, 16);
+        number.map_or(signature.clone(), |it| format!("{} ({signature})", it + 1))
+    });
+    let numbered: Vec<String> = numbered.collect();
+    let noun = if signatures.len() == 1 {
+        "leak"
+    } else {
+        "leaks"
+    };
+    format!("{noun} {}", numbered.join(", "))
+}
+
+/// The signatures of the leaks whose reference to remove the same line of the program makes.
+pub fn of_same_line<'a>(leak: &Leak, all: impl Iterator<Item = &'a Leak>) -> Vec<&'a str> {
+    fn marked(leak: &Leak) -> Option<(&str, u32)> {
+        let source = leak.source.as_ref()?;
+        Some((&*source.file, source.marked))
+    }
+    let is_same = |other: &&Leak| {
+        other.signature != leak.signature && marked(leak).is_some() && marked(other) == marked(leak)
+    };
+    let same = all.filter(is_same);
+    same.map(|other| other.signature.as_str()).collect()
+}
+
+/// A sentence about these leaks, if there are any.
+pub fn same_line(others: &[&str], all: &[Leak]) -> Option<String> {
+    let who = match others.len() {
+        0 => return None,
+        1 => format!("{} is", named(others, all)),
+        2..=4 => format!("{} are", named(others, all)),
+        more => format!("{more} other leaks are"),
+    };
+    Some(format!("{who} closed at the line to change, too."))
 }
 
 /// What to do about garbage that no collection frees, if there is any.
@@ -439,6 +471,30 @@ pub fn seen(leak: &Leak) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::source::SourceLines;
+
+    #[test]
+    fn leaks_of_one_line_are_said_to_be() {
+        let leak = |signature: &str, line: u32| Leak {
+            signature: signature.to_owned(),
+            source: Some(SourceLines {
+                file: "train.py".to_owned(),
+                line,
+                lines: Vec::new(),
+                marked: line,
+                start: 0,
+                end: 0,
+            }),
+            ..Leak::default()
+        };
+        let all = [leak("one", 6), leak("other", 6), leak("third", 7)];
+        let said = |leak: &Leak| same_line(&of_same_line(leak, all.iter()), &all);
+        let words = "leak 2 (other) is closed at the line to change, too.";
+        assert_eq!(said(&all[0]).as_deref(), Some(words));
+        assert_eq!(said(&all[2]), None);
+        let unknown = [Leak::default(), leak("one", 6)];
+        assert!(of_same_line(&unknown[0], unknown.iter()).is_empty());
+    }
 
     #[test]
     fn occurrences_are_added_up() {

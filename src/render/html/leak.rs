@@ -82,7 +82,11 @@ fn gist(leak: &Leak, all: &[Listed<'_>]) -> Markup {
             (entry("Fix", &with_code(&brief(&fix))))
             (entry("Held", &brief(&sentence(&sentences::held(leak)))))
             @if let Some(others) = sentences::also_held(leak, &[]) {
-                (entry("Also", &linked(&brief(&sentence(&others)), leak, all)))
+                (entry("Also", &linked(&brief(&sentence(&others)), &leak.also_held_by(), all)))
+            }
+            @let same = sentences::of_same_line(leak, all.iter().map(|it| it.leak));
+            @if let Some(others) = sentences::same_line(&same, &[]) {
+                (entry("Line", &linked(&sentence(&others), &same, all)))
             }
             @if let Some(frozen) = sentences::frozen(leak) {
                 (entry("Frozen", &with_code(&sentence(&frozen))))
@@ -145,8 +149,7 @@ fn of_library(library: &Library) -> String {
 }
 
 /// The sentence about other leaks, with each of them that is on the page as a link that names it.
-fn linked(text: &str, leak: &Leak, all: &[Listed<'_>]) -> Markup {
-    let others = leak.also_held_by();
+fn linked(text: &str, others: &[&str], all: &[Listed<'_>]) -> Markup {
     let mut rest = text;
     let mut parts = Vec::new();
     let found = |rest: &str| {

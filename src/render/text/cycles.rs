@@ -9,8 +9,8 @@ use crate::model::words::{counted, grouped, human_bytes, name, utc};
 use crate::render::diagram;
 use crate::render::lines::{Ink, Lines, WIDTH};
 use crate::render::sentences::{
-    NAME, advice_is_fix, also_held, fix, freed_beyond_held, frozen, held, place, reference, seen,
-    size_and_cycle, title, whose, with_version,
+    NAME, advice_is_fix, also_held, fix, freed_beyond_held, frozen, held, of_same_line, place,
+    reference, same_line, seen, size_and_cycle, title, whose, with_version,
 };
 use crate::render::source::{self, changed_lines, fix_command};
 
@@ -255,8 +255,11 @@ pub fn body(leak: &Leak) -> String {
 fn draw(out: &mut Lines, leak: &Leak, all: &[Leak]) {
     out.wrapped(Ink::Strong, "  Fix:  ", &fix(leak));
     out.wrapped(Ink::Strong, "  Held: ", &held(leak));
-    if let Some(others) = also_held(leak, all) {
-        out.wrapped(Ink::Strong, "  Also: ", &others);
+    let same = same_line(&of_same_line(leak, all.iter()), all);
+    for (word, others) in [("  Also: ", also_held(leak, all)), ("  Line: ", same)] {
+        others
+            .iter()
+            .for_each(|it| out.wrapped(Ink::Strong, word, it));
     }
     if let Some(frozen) = frozen(leak) {
         out.wrapped(Ink::Strong, "  Frozen: ", &frozen);
