@@ -76,11 +76,11 @@ def in_filters() -> tuple[Any, Callable[[], object]]:
 
 
 SAID = {
-    in_jobs: "Remove the item at `[0]` from the deque `Jobs.queue`.",
+    in_jobs: "Remove the item at `[0]` from the deque `Jobs.queue` when",
     in_jobs_with_more: "Call `Jobs.queue.clear()` when it is no longer needed.",
-    in_ranked: "Remove the item at `[0]` from the list `Ranked.queue`.",
-    in_history: "Remove the item at `[0]` from the list `History.data`.",
-    in_table: "Remove the item at `['self']` from the dict `Table.data`.",
+    in_ranked: "Remove the item at `[0]` from the list `Ranked.queue` when",
+    in_history: "Remove the item at `[0]` from the list `History.data` when",
+    in_table: "Remove the item at `['self']` from the dict `Table.data` when",
     in_filters: "Call `Screen.filters.clear()` when it is no longer needed.",
 }
 

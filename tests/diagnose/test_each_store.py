@@ -346,7 +346,7 @@ def test_a_dict_is_called_by_its_variable() -> None:
         state["api"] = {"step": step, "clear": clear}
 
     report = found(make)
-    assert "Remove the item at `['api']` from the dict `state`." in report.leaks[0].advice
+    assert "Remove the item at `['api']` from the dict `state` when" in report.leaks[0].advice
     assert re.search(r"Fix: +\S*test_each_store\.py:\d+: ", report.to_text())
     source = report.leaks[0].source
     assert source is not None

@@ -113,7 +113,7 @@ def test_a_weak_reference_to_what_only_the_pool_keeps_has_its_condition() -> Non
         Connection(1)
 
     (leak,) = leaks_of(make)
-    assert "or, if something else keeps the instances alive, only weak references" in leak.advice
+    assert "or make it a `weakref.WeakValueDictionary`, if something else keeps" in leak.advice
 
 
 def test_exceptions_in_a_container_are_named_beside_the_one_in_a_variable() -> None:
