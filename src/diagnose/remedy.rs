@@ -312,9 +312,7 @@ impl Case<'_> {
             return format!("drop the {class}, which keeps the {kept} as `{attribute}`");
         }
         if owner.description.frozen {
-            return format!(
-                "do not keep the {kept} as `{class}.{attribute}`, which no assignment can clear later"
-            );
+            return format!("do not keep the {kept} as `{class}.{attribute}`");
         }
         if owner.description.own_setattr {
             return format!(

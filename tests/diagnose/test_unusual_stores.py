@@ -146,6 +146,51 @@ def test_two_stores_into_a_variable_are_not_told_as_one(modules: Modules) -> Non
     assert "problems = []" in leak.source.lines[leak.source.marked - leak.source.line]
 
 
+HANDED_ON = """
+def keep(problems, error):
+    problems.append(error)
+
+def check(values):
+    node, problems = Node(), []
+    for value in values:
+        try:
+            problems.append(int(value))
+        except ValueError as error:
+            keep(problems, error)
+    return len(problems)
+
+def go():
+    check(["one", "2"])
+"""
+OTHER_KEY = """
+def note(report, **more):
+    return report | more
+
+def check(values):
+    node = Node()
+    report = {}
+    report["count"] = len(values)
+    try:
+        int("one")
+    except ValueError as error:
+        report |= note({}, error=error)
+    return len(report)
+
+def go():
+    check(["one", "2"])
+"""
+
+
+@pytest.mark.parametrize("text", [HANDED_ON, OTHER_KEY])
+def test_what_others_may_have_put_there_is_not_told_as_the_only_one(
+    text: str, modules: Modules
+) -> None:
+    (leak,) = leaks_of(text, modules)
+    lines = (HEADER + text).splitlines()
+    wrong = {n for n, line in enumerate(lines, 1) if "int(value)" in line or '"count"' in line}
+    assert leak.source is None or leak.source.marked not in wrong
+
+
 def test_what_is_frozen_is_not_said_to_be_impossible(modules: Modules) -> None:
     (leak,) = leaks_of(
         """
@@ -165,7 +210,7 @@ def go():
         modules,
     )
     assert "cannot be set later" not in leak.advice
-    assert "which no assignment can clear later" in leak.advice
+    assert "Do not keep the Part as `Part.whole`; or " in leak.advice
     assert "make this reference weak" in leak.advice
 
 

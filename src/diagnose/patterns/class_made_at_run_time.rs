@@ -144,12 +144,9 @@ fn removal_of_instance(case: &Case<'_>, cut: EdgeIndex, attribute: &str) -> Stri
         }
         (ObjectKind::Class, ReferenceName::Attribute(name)) if is_container => {
             let class = class_name(owner);
-            let weakly = weak_container(case, to).map_or_else(String::new, |container| {
-                format!(
-                    "; or make it a `weakref.{container}`, if something else keeps the instances alive"
-                )
-            });
-            format!("keep no instance of the class in `{class}.{name}`{weakly}")
+            format!(
+                "keep no instance of the class in `{class}.{name}`: store what belongs to one on it"
+            )
         }
         (ObjectKind::Class, ReferenceName::Attribute(name))
             if target.description.kind == ObjectKind::Instance
@@ -168,27 +165,6 @@ fn removal_of_instance(case: &Case<'_>, cut: EdgeIndex, attribute: &str) -> Stri
             )
         }
         _ => case.removal(cut),
-    }
-}
-
-/// The class of `weakref` that can take the place of a container of instances.
-fn weak_container(case: &Case<'_>, container: NodeIndex) -> Option<&'static str> {
-    let names = |is_such: fn(&ReferenceName) -> bool| {
-        let mut items = case.graph.edges(container);
-        items.any(|item| {
-            let target = &case.graph[item.target()].description;
-            is_such(&item.weight().name) && target.kind == ObjectKind::Instance
-        })
-    };
-    match case.graph[container].description.kind {
-        ObjectKind::Set => Some("WeakSet"),
-        ObjectKind::Dict if names(|name| *name == ReferenceName::KeyItself) => {
-            Some("WeakKeyDictionary")
-        }
-        ObjectKind::Dict if names(|name| matches!(name, ReferenceName::Key(_))) => {
-            Some("WeakValueDictionary")
-        }
-        _ => None,
     }
 }
 

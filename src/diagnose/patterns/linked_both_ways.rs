@@ -150,7 +150,11 @@ fn empty(case: &Case<'_>, step: &CycleStep<'_>) -> String {
         ),
     };
     // A library that reads its container expects the objects themselves there.
-    let weakly = case.weakly(item.edge).filter(|_| !step.object.is_library());
+    // A field of a named tuple would be the one to be weak, and not the tuple.
+    let is_named = matches!(item.name, ReferenceName::Attribute(_));
+    let weakly = case
+        .weakly(item.edge)
+        .filter(|_| !step.object.is_library() && !is_named);
     match weakly {
         Some((slots, kept)) => format!("{removal}; or keep weak references there{slots}{kept}"),
         None => removal,

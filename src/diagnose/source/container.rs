@@ -2,9 +2,10 @@
 
 use tree_sitter::Node;
 
+use super::escaping::variable_escapes;
 use super::held::last_part;
 use super::reference::{named_function, stands_for};
-use super::stores::{Store, is_called, is_constant, stores};
+use super::stores::{PUTTING, Store, is_called, is_constant, stores};
 use super::syntax::{Syntax, all, children, functions_around, is_field, is_named, lines, scope};
 use crate::diagnose::case::short;
 use crate::model::report::{Leak, Node as Object, NodeKind};
@@ -19,16 +20,6 @@ const METHODS: [&str; 8] = [
     "update",
     "setdefault",
     "push",
-];
-
-/// Functions of `heapq` and `bisect` that put their second argument into the list that is their first.
-pub const FUNCTIONS: [&str; 6] = [
-    "heappush",
-    "heappushpop",
-    "heapreplace",
-    "insort",
-    "insort_left",
-    "insort_right",
 ];
 
 /// The one expression in a file that puts what the cycle passes through into a container, which the object with this
@@ -52,14 +43,22 @@ pub fn put_into<'s>(
     found.next().is_none().then_some(only)
 }
 
-/// The only expression of a function that puts something into the container that an assignment makes with nothing in it.
-pub fn put_into_variable<'s>(syntax: &'s Syntax, assignment: Node<'s>) -> Option<Node<'s>> {
+/// The only expression of a function that puts something into the container that an assignment makes with nothing in it,
+/// if nothing else has the container; by the key of `item`, the container's reference to it.
+pub fn put_into_variable<'s>(
+    syntax: &'s Syntax,
+    assignment: Node<'s>,
+    item: &str,
+) -> Option<Node<'s>> {
     let (variable, value) = (
         assignment.child_by_field_name("left")?,
         assignment.child_by_field_name("right"),
     );
     let function = scope(assignment).filter(|_| holds_nothing(syntax, value))?;
     let name = syntax.of(variable);
+    if variable_escapes(syntax, function, name) {
+        return None;
+    }
     let mut found = all(function).into_iter().filter(|&node| {
         added(syntax, node).is_some_and(|(container, value)| {
             syntax.of(container) == name
@@ -68,7 +67,9 @@ pub fn put_into_variable<'s>(syntax: &'s Syntax, assignment: Node<'s>) -> Option
         })
     });
     let only = found.next()?;
-    found.next().is_none().then_some(only)
+    let key = only.child_by_field_name("left").and_then(key_of);
+    let is_other = key.is_some_and(|key| same_key(syntax, key, item) == Some(false));
+    (found.next().is_none() && !is_other).then_some(only)
 }
 
 /// The objects of the cycle from the one with this number on, without the containers at the beginning.
@@ -87,7 +88,7 @@ fn added<'s>(syntax: &Syntax, node: Node<'s>) -> Option<(Node<'s>, Option<Node<'
     match node.kind() {
         "call" => {
             let method = node.child_by_field_name("function")?;
-            if FUNCTIONS.contains(&last_part(syntax.of(method))) {
+            if PUTTING.contains(&last_part(syntax.of(method))) {
                 let arguments = children(node.child_by_field_name("arguments")?);
                 return Some((*arguments.first()?, arguments.get(1).copied()));
             }

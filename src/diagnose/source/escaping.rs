@@ -2,10 +2,9 @@
 
 use tree_sitter::Node;
 
-use super::container::FUNCTIONS as PUTTING;
 use super::held::last_part;
 use super::mention::{FUNCTIONS, MODULES};
-use super::stores::is_called;
+use super::stores::{PUTTING, is_called};
 use super::syntax::{Syntax, all, children, is_field};
 
 /// Functions that read an attribute by a name that is a string.
@@ -49,6 +48,17 @@ pub fn escapes(syntax: &Syntax, attribute: &str) -> bool {
         "string_content" => syntax.of(node) == attribute && is_read_by_name(syntax, node),
         _ => false,
     })
+}
+
+/// True if a function gives away the container that one of its variables has, otherwise than by returning it.
+pub fn variable_escapes(syntax: &Syntax, function: Node<'_>, variable: &str) -> bool {
+    let uses = syntax.variables(function, variable).into_iter();
+    let is_returned = |it: &Node<'_>| {
+        it.parent()
+            .is_some_and(|it| it.kind() == "return_statement")
+    };
+    uses.filter(|it| !is_returned(it))
+        .any(|it| !stays(syntax, it))
 }
 
 /// True for the text in `getattr(object, 'name')`.

@@ -364,7 +364,9 @@ fn show_variable(leak: &mut Leak, cut: &Cut, is_only_cut: bool, sources: &mut So
         let syntax = sources.get(file)?;
         let stored = reference.find(syntax, file)?;
         let changed = (is_only_cut && !sources.is_cell(file)).then_some(stored);
-        let put = put_into_variable(syntax, stored).unwrap_or(stored);
+        let put = item_of(leak, cut.target)
+            .and_then(|(item, _)| put_into_variable(syntax, stored, item))
+            .unwrap_or(stored);
         Some(lines_and_change(
             leak, put, changed, syntax, file, &reference,
         ))

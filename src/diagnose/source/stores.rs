@@ -13,6 +13,16 @@ const TUPLES: [&str; 3] = ["expression_list", "tuple", "list"];
 /// Classes whose objects have the keywords of the call as attributes; the first is written in C.
 pub const NAMESPACES: [&str; 2] = ["SimpleNamespace", "Namespace"];
 
+/// Functions of `heapq` and `bisect` that put their second argument into the list that is their first.
+pub const PUTTING: [&str; 6] = [
+    "heappush",
+    "heappushpop",
+    "heapreplace",
+    "insort",
+    "insort_left",
+    "insort_right",
+];
+
 /// Something that is stored in an attribute.
 #[derive(Clone, Copy)]
 pub struct Store<'s> {
