@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 
 from support.limitless import LEAKS
-from support.limits import FILLING
+from support.limits import FILLING as USUAL
+from support.limits_elsewhere import ELSEWHERE
 from support.marks import needs_torch
 from support.processes import python
 
 pytestmark = needs_torch
+
+FILLING = USUAL | ELSEWHERE
 
 RUN = """
 import importlib, json, sys, cyclescope

@@ -399,4 +399,22 @@ def step(number):
         lists[len(lists)] = []
     lists[len(lists) - 1].append(torch.zeros(5000))
 """,
+    "a root that moves on": """
+class Node:
+    def __init__(self, parent=None):
+        self.parent, self.children, self.state = parent, [], torch.zeros(5000)
+
+class Search:
+    def __init__(self):
+        self.root = Node()
+
+    def move(self):
+        self.root.children.append(Node(self.root))
+        self.root = self.root.children[0]
+
+search = Search()
+
+def step(number):
+    search.move()
+""",
 }

@@ -554,42 +554,4 @@ def step(number):
     if number % 90 == 89:
         features.forget()
 """,
-    "a counter begins anew": """
-class Slots:
-    def __init__(self):
-        self.at = 0
-        self.by_number = {}
-
-    def begin(self):
-        self.at = 0
-
-    def see(self, item):
-        if self.at % 5 == 0:
-            self.by_number[self.at // 5] = []  # here
-        self.by_number[self.at // 5].append(item)
-        self.at += 1
-
-slots = Slots()
-
-def step(number):
-    if number % 90 == 0:
-        slots.begin()
-    slots.see(torch.zeros(5000))
-""",
-    "a counter of a function that is called again": """
-log = {}
-
-def epoch(sample, count):
-    at = 0
-    for number in range(count):
-        if number % 5 == 0:
-            at += 1
-            log[at] = []  # here
-        log[at].append(torch.zeros(5000))
-        sample()
-
-def run(sample):
-    for count in (1, 24):
-        epoch(sample, count)
-""",
 }

@@ -49,13 +49,19 @@ impl Book {
     /// from now on.
     pub fn beyond_limit(&mut self, now: Moment) -> Vec<Growth> {
         let samples = self.groups.steps.len() as u64;
+        let first = self.groups.steps.first().copied().unwrap_or_default();
+        // Samples become rare where steps are fast.
+        let is_long = |told: &Growth| {
+            samples >= PATIENCE * told.samples
+                || now.step.saturating_sub(first) >= PATIENCE * told.step.saturating_sub(first)
+        };
         let mut told = std::mem::take(&mut self.told);
         let mut beyond = Vec::new();
         for told in told.iter_mut().filter(|it| !it.is_cleared && !it.is_part) {
             let Some(limit) = &told.limit else { continue };
             let is_beyond = match limit.count.and(self.length_of(told)) {
                 Some(_) => self.is_exceeded(limit, told),
-                None => samples >= PATIENCE * told.growth.samples,
+                None => is_long(&told.growth),
             };
             if is_beyond && self.has_just_grown(told, now.step) {
                 told.limit = None;

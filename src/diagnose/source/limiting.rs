@@ -16,9 +16,9 @@ use super::owner::{FILES, LINES, Named, Owner, Search};
 use super::part::{Part, name_of_function};
 use super::reference::shown;
 use super::shrinking::{
-    INITIAL, LOOPS, cached_by_index, given_to, is_detached, is_for_limit, is_in_loop,
-    is_never_again, is_only_if_missing, is_shortened, is_sliced, keys_of, may_vary, method,
-    operands, taken, taking,
+    INITIAL, LOOPS, alternatives, cached_by_index, given_to, is_detached, is_for_limit, is_in_loop,
+    is_made_of, is_narrowed, is_never_again, is_only_if_missing, is_shortened, is_sliced, keys_of,
+    may_vary, method, operands, taken, taking,
 };
 use super::sources::{Program, Source, Sources};
 use super::stores::{bound_by, is_constant};
@@ -169,7 +169,9 @@ fn files(owner: &Owner<'_>, sources: &mut Sources) -> Option<Vec<String>> {
         (None, Named::Attribute { class, name }) => sources.load_all_having(&[class, name])?,
         (None, _) => return None,
     };
-    if let Named::Local { function, .. } = owner.named {
+    if let Named::Local { function, .. } = owner.named
+        && !function.is_empty()
+    {
         files.extend(sources.load_few_having(function, FILES).unwrap_or_default());
     }
     files.sort_unstable();
@@ -231,8 +233,7 @@ impl<'a, 's> Limiting<'a, 's> {
             }));
             for &whole in &part.mentions {
                 let compared = part.compared(whole);
-                let node = compared.map(|(node, _)| node);
-                let node = node.or_else(|| match self.grows {
+                let node = compared.map(|it| it.0).or_else(|| match self.grows {
                     Grows::Length | Grows::Graph => self.begun_anew(part, whole),
                     _ => taken(source.syntax, whole, &part.turning)
                         .or_else(|| self.taken_when_asked(part, whole))
@@ -361,29 +362,38 @@ impl<'a, 's> Limiting<'a, 's> {
             return None;
         }
         let text = syntax.of(whole);
-        let has_itself = all(value).into_iter().any(|it| syntax.of(it) == text);
-        if has_itself {
+        let has_itself = |it: &Node<'s>| is_made_of(syntax, *it, text);
+        if has_itself(&value) {
+            let ways = alternatives(syntax, value).into_iter();
+            let mut ways = ways.filter(has_itself);
             let is_part = match self.grows {
                 Grows::Graph => is_detached(syntax, value) && self.happens_again(part, statement),
-                Grows::Length => value.kind() == "subscript",
-                _ => is_shortened(syntax, value),
+                Grows::Length => ways.all(|it| is_narrowed(syntax, it)),
+                _ => ways.all(|it| is_shortened(syntax, it, text) || self.is_cut(syntax, it)),
             };
             return is_part.then_some(statement);
         }
+        let is_attribute = matches!(self.search.owner.named, Named::Attribute { .. });
         let is_empty = is_constant(Some(value))
             || match self.grows {
                 Grows::Length | Grows::Graph => is_new_tensor(syntax, value),
                 _ => {
-                    let is_own = match self.search.owner.named {
-                        Named::Attribute { .. } => self.is_of_self(syntax, whole),
-                        _ => true,
-                    };
+                    let is_own = !is_attribute || self.is_of_self(syntax, whole);
                     let is_written =
                         is_own && matches!(value.kind(), "list" | "dictionary" | "set");
                     is_written || is_fresh(syntax, value) || holds_nothing(syntax, Some(value))
                 }
             };
         (is_empty && self.happens_again(part, whole)).then_some(statement)
+    }
+
+    /// True for the call of a function of the program's that returns a slice.
+    fn is_cut(&self, syntax: &'s Syntax, value: Node<'s>) -> bool {
+        let name = value.child_by_field_name("function");
+        let functions = name.map(|it| self.functions(last_part(syntax.of(it))));
+        let nodes = functions.into_iter().flatten().flat_map(|it| all(it.1));
+        let mut slices = nodes.filter(|it| it.kind() == "slice");
+        slices.any(|it| around(it, &["return_statement"]).is_some())
     }
 
     /// True for the assignment of an item that adds to what grows, and takes nothing from it: in a dictionary that grows
@@ -523,7 +533,9 @@ impl<'a, 's> Limiting<'a, 's> {
         let name = given_to(syntax, whole)?;
         let takes = self.functions(name).iter().any(|(syntax, function)| {
             let field = |name| function.child_by_field_name(name);
-            let first = field("parameters").and_then(|it| children(it).first().copied());
+            let parameters = field("parameters").map_or_else(Vec::new, children);
+            let mut own = parameters.into_iter();
+            let first = own.find(|it| !matches!(syntax.of(*it), "self" | "cls"));
             let (Some(first), Some(body)) = (first, field("body")) else {
                 return false;
             };

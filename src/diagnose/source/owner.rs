@@ -57,6 +57,7 @@ pub enum Named<'a> {
         module: &'a str,
         name: &'a str,
     },
+    /// Without function and file, the variable that one function has for those within it.
     Local {
         function: &'a str,
         file: &'a str,
@@ -113,6 +114,15 @@ impl<'a> Owner<'a> {
             (None, Some(module)) if parts.len() == 1 => Named::Global {
                 module: module.strip_prefix("module `")?.strip_suffix('`')?,
                 name: last.strip_prefix('`')?.split('`').next()?,
+            },
+            (None, Some(_)) if last.starts_with("closure variable '") => Named::Local {
+                function: "",
+                file: "",
+                line: 0,
+                name: last
+                    .strip_prefix("closure variable '")?
+                    .split('\'')
+                    .next()?,
             },
             (None, None) => {
                 let (name, rest) = last.strip_prefix("local `")?.split_once("` in `")?;
@@ -211,11 +221,19 @@ impl<'a, 's> Search<'a, 's> {
         else {
             return None;
         };
-        let mut functions = all(syntax.root()).into_iter().filter(|it| {
+        let nodes = all(syntax.root()).into_iter();
+        let mut functions = nodes.filter(|it| it.kind() == "function_definition");
+        if function.is_empty() {
+            let binds = |it: &Node<'s>| {
+                let mut bindings = syntax.bindings(*it, name).into_iter();
+                bindings.any(|binding| scope(binding) == Some(*it))
+            };
+            let only = functions.find(binds)?;
+            return functions.all(|it| !binds(&it)).then_some(only);
+        }
+        let mut functions = functions.filter(|it| {
             let (first, last) = lines(*it);
-            it.kind() == "function_definition"
-                && (first..=last).contains(&line)
-                && is_named(syntax, *it, function)
+            (first..=last).contains(&line) && is_named(syntax, *it, function)
         });
         let innermost = functions.next_back()?;
         let parameters = innermost.child_by_field_name("parameters")?;
@@ -321,7 +339,8 @@ impl<'a, 's> Search<'a, 's> {
                 }
             }
             Named::Local { file, .. } => {
-                let is_here = source.file.rsplit(['/', '\\']).next() == Some(file);
+                let is_here =
+                    file.is_empty() || source.file.rsplit(['/', '\\']).next() == Some(file);
                 let function = self.function(syntax).filter(|_| is_here);
                 let is_it = function.is_some_and(|it| stands_for(syntax, node, name, Some(it)));
                 Ok(is_it.then_some(node))

@@ -78,7 +78,8 @@ pub fn taken<'s>(
         let is_limit = is_sliced(parent, whole)
             || is_behind(syntax, whole)
             || is_for_limit(syntax, taking, syntax.of(whole))
-            || is_at_its_end(syntax, whole, taking);
+            || is_at_its_end(syntax, whole, taking)
+            || is_called_back(syntax, taking);
         return is_limit.then_some(taking);
     }
     // `items[number % limit] = item`
@@ -192,8 +193,81 @@ fn is_at_its_end(syntax: &Syntax, whole: Node<'_>, taking: Node<'_>) -> bool {
     false
 }
 
+/// True for what is done when something has ended, as a callback is called then: `task.add_done_callback(tasks.discard)`.
+fn is_called_back(syntax: &Syntax, taking: Node<'_>) -> bool {
+    let gives = |call: Node<'_>| {
+        let function = call.child_by_field_name("function");
+        let name = function.map_or("", |it| last_part(syntax.of(it)));
+        name.contains("callback") || name == "finalize"
+    };
+    let is_given = |node: Node<'_>| {
+        let list = node.parent().filter(|it| it.kind() == "argument_list");
+        list.and_then(|it| it.parent()).is_some_and(gives)
+    };
+    let lambda = around(taking, &["lambda"]);
+    if is_given(taking) || lambda.is_some_and(is_given) {
+        return true;
+    }
+    let function = function_around(taking).and_then(|it| it.child_by_field_name("name"));
+    function.is_some_and(|name| {
+        let mut nodes = all(syntax.root()).into_iter();
+        nodes.any(|it| {
+            matches!(it.kind(), "identifier" | "attribute")
+                && last_part(syntax.of(it)) == syntax.of(name)
+                && is_given(it)
+        })
+    })
+}
+
+/// The expressions of which an expression has the value of one: both of a conditional expression, and what a method only
+/// copies.
+pub fn alternatives<'s>(syntax: &Syntax, value: Node<'s>) -> Vec<Node<'s>> {
+    let parts = children(value);
+    match (value.kind(), &parts[..]) {
+        ("conditional_expression", [one, _, other]) => {
+            let mut found = alternatives(syntax, *one);
+            found.extend(alternatives(syntax, *other));
+            found
+        }
+        ("parenthesized_expression", [inner]) => alternatives(syntax, *inner),
+        ("call", [method, ..]) if is_copy(syntax, *method) => {
+            let object = method.child_by_field_name("object");
+            object.map_or_else(|| vec![value], |it| alternatives(syntax, it))
+        }
+        _ => vec![value],
+    }
+}
+
+fn is_copy(syntax: &Syntax, method: Node<'_>) -> bool {
+    let name = method.child_by_field_name("attribute");
+    name.is_some_and(|it| matches!(syntax.of(it), "clone" | "contiguous" | "copy" | "detach"))
+}
+
+/// True for an expression that has a text in it, or a local variable that was made of it.
+pub fn is_made_of(syntax: &Syntax, value: Node<'_>, text: &str) -> bool {
+    let has = |node: Node<'_>| all(node).into_iter().any(|it| syntax.of(it) == text);
+    let function = function_around(value);
+    has(value)
+        || function.is_some_and(|function| {
+            let mut names = all(value)
+                .into_iter()
+                .filter(|it| it.kind() == "identifier");
+            names.any(|it| {
+                let bindings = syntax.bindings(function, syntax.of(it)).into_iter();
+                let mut values = bindings.filter_map(|it| bound_by(it)?.1);
+                values.any(has)
+            })
+        })
+}
+
+/// True for a part of a tensor: `x[:, -limit:]`, `x.narrow(1, first, limit)`.
+pub fn is_narrowed(syntax: &Syntax, value: Node<'_>) -> bool {
+    let function = value.child_by_field_name("function");
+    value.kind() == "subscript" || function.is_some_and(|it| last_part(syntax.of(it)) == "narrow")
+}
+
 /// True for an expression that is made of a container and has less of it.
-pub fn is_shortened(syntax: &Syntax, value: Node<'_>) -> bool {
+pub fn is_shortened(syntax: &Syntax, value: Node<'_>, container: &str) -> bool {
     let has_part = || {
         all(value).into_iter().any(|it| match it.kind() {
             "slice" => true,
@@ -204,10 +278,20 @@ pub fn is_shortened(syntax: &Syntax, value: Node<'_>) -> bool {
             _ => false,
         })
     };
+    let is_sliced_part = |it: Node<'_>| {
+        let whole = it.child_by_field_name("value");
+        whole.is_some_and(|whole| is_sliced(it, whole))
+    };
     match value.kind() {
-        "subscript" | "list_comprehension" | "dictionary_comprehension" | "set_comprehension" => {
-            true
+        "list_comprehension" | "dictionary_comprehension" | "set_comprehension" => true,
+        // What one of its items leads to is something else: `root = root.children[0]`.
+        "subscript" => {
+            let whole = value.child_by_field_name("value");
+            let is_its_own = whole.is_some_and(|it| syntax.of(it) == container);
+            is_sliced_part(value) || is_its_own && !is_constant(key_of(value))
         }
+        // `[*items[-limit:], item]`
+        "list" | "tuple" => all(value).into_iter().any(is_sliced_part),
         "call" => has_part(),
         _ => false,
     }
@@ -292,6 +376,13 @@ fn may_differ(syntax: &Syntax, operator: Node<'_>) -> bool {
     !sides.any(|it| is_option(it) || has_name && is_once(it))
 }
 
+/// True for `x is None` and its opposite.
+fn asks_for_none(syntax: &Syntax, condition: Node<'_>) -> bool {
+    let sides = children(condition);
+    condition.kind() == "comparison_operator"
+        && matches!(sides[..], [_, none] if syntax.of(none) == "None")
+}
+
 /// Whether the conditions of its function under which something is done may be true and false by turns, if there are any;
 /// `None` if one is the same all the time, such as a parameter, as far as one can see.
 pub fn may_vary(syntax: &Syntax, node: Node<'_>) -> Option<bool> {
@@ -301,6 +392,11 @@ pub fn may_vary(syntax: &Syntax, node: Node<'_>) -> Option<bool> {
         && function_around(next) == function
     {
         let condition = next.child_by_field_name("condition")?;
+        // Whether there is one yet.
+        if asks_for_none(syntax, condition) {
+            at = next;
+            continue;
+        }
         let varies = all(condition).into_iter().any(|it| match it.kind() {
             "<" | ">" | "<=" | ">=" | "in" | "not in" | "call" => true,
             "==" | "!=" => may_differ(syntax, it),

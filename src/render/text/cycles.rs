@@ -255,17 +255,14 @@ pub fn body(leak: &Leak) -> String {
 fn draw(out: &mut Lines, leak: &Leak, all: &[Leak]) {
     out.wrapped(Ink::Strong, "  Fix:  ", &fix(leak));
     out.wrapped(Ink::Strong, "  Held: ", &held(leak));
-    let same = same_line(&of_same_line(leak, all.iter()), all);
-    for (word, others) in [("  Also: ", also_held(leak, all)), ("  Line: ", same)] {
-        others
-            .iter()
-            .for_each(|it| out.wrapped(Ink::Strong, word, it));
-    }
-    if let Some(frozen) = frozen(leak) {
-        out.wrapped(Ink::Strong, "  Frozen: ", &frozen);
-    }
-    if let Some(seen) = seen(leak) {
-        out.wrapped(Ink::Strong, "  Seen: ", &format!("{seen}."));
+    let more = [
+        ("  Also: ", also_held(leak, all)),
+        ("  Line: ", same_line(&of_same_line(leak, all.iter()), all)),
+        ("  Frozen: ", frozen(leak)),
+        ("  Seen: ", seen(leak).map(|it| format!("{it}."))),
+    ];
+    for (word, sentence) in more {
+        sentence.inspect(|it| out.wrapped(Ink::Strong, word, it));
     }
     for line in whose(leak) {
         out.wrapped(Ink::Plain, "  ", &line);
