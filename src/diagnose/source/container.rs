@@ -2,9 +2,8 @@
 
 use tree_sitter::Node;
 
-use super::escaping::variable_escapes;
 use super::held::last_part;
-use super::reference::{named_function, stands_for};
+use super::reference::named_function;
 use super::stores::{PUTTING, Store, is_called, is_constant, stores};
 use super::syntax::{Syntax, all, children, functions_around, is_field, is_named, lines, scope};
 use crate::diagnose::case::short;
@@ -43,35 +42,6 @@ pub fn put_into<'s>(
     found.next().is_none().then_some(only)
 }
 
-/// The only expression of a function that puts something into the container that an assignment makes with nothing in it,
-/// if nothing else has the container; by the key of `item`, the container's reference to it.
-pub fn put_into_variable<'s>(
-    syntax: &'s Syntax,
-    assignment: Node<'s>,
-    item: &str,
-) -> Option<Node<'s>> {
-    let (variable, value) = (
-        assignment.child_by_field_name("left")?,
-        assignment.child_by_field_name("right"),
-    );
-    let function = scope(assignment).filter(|_| holds_nothing(syntax, value))?;
-    let name = syntax.of(variable);
-    if variable_escapes(syntax, function, name) {
-        return None;
-    }
-    let mut found = all(function).into_iter().filter(|&node| {
-        added(syntax, node).is_some_and(|(container, value)| {
-            syntax.of(container) == name
-                && !is_constant(value)
-                && stands_for(syntax, container, name, Some(function))
-        })
-    });
-    let only = found.next()?;
-    let key = only.child_by_field_name("left").and_then(key_of);
-    let is_other = key.is_some_and(|key| same_key(syntax, key, item) == Some(false));
-    (found.next().is_none() && !is_other).then_some(only)
-}
-
 /// The objects of the cycle from the one with this number on, without the containers at the beginning.
 fn behind_containers(leak: &Leak, first: u32) -> Vec<&Object> {
     let start = leak.cycle.iter().position(|step| step.node == Some(first));
@@ -84,7 +54,7 @@ fn behind_containers(leak: &Leak, first: u32) -> Vec<&Object> {
 
 /// The container to which a call of a method, the assignment of an item or an operator adds, and what that adds, if it is
 /// one object that is written there.
-fn added<'s>(syntax: &Syntax, node: Node<'s>) -> Option<(Node<'s>, Option<Node<'s>>)> {
+pub fn added<'s>(syntax: &Syntax, node: Node<'s>) -> Option<(Node<'s>, Option<Node<'s>>)> {
     match node.kind() {
         "call" => {
             let method = node.child_by_field_name("function")?;

@@ -2,10 +2,12 @@
 
 use tree_sitter::Node;
 
+use super::container::{added, holds_nothing, key_of, same_key};
 use super::held::last_part;
 use super::mention::{FUNCTIONS, MODULES};
-use super::stores::{PUTTING, is_called};
-use super::syntax::{Syntax, all, children, is_field};
+use super::reference::stands_for;
+use super::stores::{PUTTING, is_called, is_constant};
+use super::syntax::{Syntax, all, children, is_field, scope};
 
 /// Functions that read an attribute by a name that is a string.
 const BY_NAME: [&str; 4] = ["getattr", "attrgetter", "methodcaller", "__getattribute__"];
@@ -50,8 +52,37 @@ pub fn escapes(syntax: &Syntax, attribute: &str) -> bool {
     })
 }
 
+/// The only expression of a function that puts something into the container that an assignment makes with nothing in it,
+/// if nothing else has the container; by the key of `item`, the container's reference to it.
+pub fn put_into_variable<'s>(
+    syntax: &'s Syntax,
+    assignment: Node<'s>,
+    item: &str,
+) -> Option<Node<'s>> {
+    let (variable, value) = (
+        assignment.child_by_field_name("left")?,
+        assignment.child_by_field_name("right"),
+    );
+    let function = scope(assignment).filter(|_| holds_nothing(syntax, value))?;
+    let name = syntax.of(variable);
+    if variable_escapes(syntax, function, name) {
+        return None;
+    }
+    let mut found = all(function).into_iter().filter(|&node| {
+        added(syntax, node).is_some_and(|(container, value)| {
+            syntax.of(container) == name
+                && !is_constant(value)
+                && stands_for(syntax, container, name, Some(function))
+        })
+    });
+    let only = found.next()?;
+    let key = only.child_by_field_name("left").and_then(key_of);
+    let is_other = key.is_some_and(|key| same_key(syntax, key, item) == Some(false));
+    (found.next().is_none() && !is_other).then_some(only)
+}
+
 /// True if a function gives away the container that one of its variables has, otherwise than by returning it.
-pub fn variable_escapes(syntax: &Syntax, function: Node<'_>, variable: &str) -> bool {
+fn variable_escapes(syntax: &Syntax, function: Node<'_>, variable: &str) -> bool {
     let uses = syntax.variables(function, variable).into_iter();
     let is_returned = |it: &Node<'_>| {
         it.parent()

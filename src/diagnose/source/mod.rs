@@ -46,9 +46,10 @@ use std::path::Path;
 
 pub use self::adding::adding;
 use self::change::{Candidate, Change};
-use self::container::{put_into, put_into_variable};
+use self::container::put_into;
 pub use self::doubt::doubt_libraries;
 use self::edit::{line_edits, unified};
+use self::escaping::put_into_variable;
 use self::files::{read, words};
 pub use self::limiting::{Beside, Limit, limiting};
 use self::lookup::keep_to_the_method;

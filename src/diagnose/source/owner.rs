@@ -516,6 +516,14 @@ mod tests {
             named("module `m` → `S` (class a.S) → .all (list, 3 items)"),
             attribute("S", "all", vec![])
         );
+        let closure = Named::Local {
+            function: "",
+            file: "",
+            line: 0,
+            name: "x",
+        };
+        let whole = "module `m` → `f` (function f) → closure variable 'x'";
+        assert_eq!(named(whole), Some((closure, vec![])));
         let global = Named::Global {
             module: "__main__",
             name: "OUT",
@@ -526,10 +534,6 @@ mod tests {
     #[test]
     fn other_names_are_not_guessed_at() {
         assert_eq!(parsed("the process"), None);
-        assert_eq!(
-            parsed("module `m` → `f` (function f) → closure variable 'x'"),
-            None
-        );
         assert_eq!(parsed("running event loop → ._ready (deque) → [0]"), None);
         assert_eq!(parsed(""), None);
     }
