@@ -11,7 +11,7 @@ import pytest
 
 from support.limitless import LEAKS
 from support.limits import FILLING as USUAL
-from support.limits_elsewhere import ELSEWHERE
+from support.limits_elsewhere import ELSEWHERE, HELPER
 from support.marks import needs_torch
 from support.processes import python
 
@@ -66,6 +66,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     programs = FILLING | LEAKS
     names = _write(folder, programs)
     (folder / "run.py").write_text(RUN)
+    (folder / "helper_of_programs.py").write_text(HELPER)
     found = json.loads(python("run.py", *names, cwd=folder, check=True).stdout)
     return {title: found[name] for title, name in zip(programs, names, strict=True)}
 

@@ -122,4 +122,26 @@ history = History()
 def step(number):
     history.see(torch.zeros(5000))
 """,
+    "a function of another module is given it": """
+from helper_of_programs import trim
+
+class History:
+    def __init__(self):
+        self.items = []
+
+    def see(self, item):
+        self.items.append(item)
+        trim(self.items, 200)  # here
+
+history = History()
+
+def step(number):
+    history.see(torch.zeros(5000))
+""",
 }
+HELPER = """
+def trim(items, count):
+    if len(items) > count:
+        del items[:-count]
+"""
+"""The module ``helper_of_programs``."""

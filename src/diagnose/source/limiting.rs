@@ -115,7 +115,7 @@ fn limiting_of(
     program: &Program,
     sources: &mut Sources,
 ) -> Option<Limit> {
-    let files = files(owner, sources)?;
+    let files = owner.files(sources)?;
     let all = sources.of(&files);
     let search = Search::new(owner, program, &all);
     if search.is_ambiguous() {
@@ -160,23 +160,6 @@ fn limiting_of(
     lines.dedup_by_key(|it| (it.file.clone(), it.marked));
     lines.truncate(LINES);
     (!lines.is_empty()).then_some(Limit { lines, count })
-}
-
-/// The files that have the owner's name; those that have its class too if others are many.
-fn files(owner: &Owner<'_>, sources: &mut Sources) -> Option<Vec<String>> {
-    let mut files = match (sources.load_few_having(owner.name(), FILES), &owner.named) {
-        (Some(files), _) => files,
-        (None, Named::Attribute { class, name }) => sources.load_all_having(&[class, name])?,
-        (None, _) => return None,
-    };
-    if let Named::Local { function, .. } = owner.named
-        && !function.is_empty()
-    {
-        files.extend(sources.load_few_having(function, FILES).unwrap_or_default());
-    }
-    files.sort_unstable();
-    files.dedup();
-    Some(files)
 }
 
 /// True unless no file of the program has the name of a function but where it is defined.

@@ -1,6 +1,6 @@
 //! An owner of what grows, as reports name it, and the places of the program's files that name it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use tree_sitter::Node;
@@ -10,7 +10,8 @@ use super::files::words;
 use super::held::last_part;
 use super::mention::is_fresh;
 use super::reference::stands_for;
-use super::sources::{Program, Source};
+use super::shrinking::given_to;
+use super::sources::{Program, Source, Sources};
 use super::stores::is_called;
 use super::syntax::{Syntax, all, around, children, functions_around, is_named, lines, scope};
 use super::written::{Own, own_object};
@@ -72,6 +73,30 @@ pub enum Named<'a> {
     Object {
         class: &'a str,
     },
+}
+
+/// The files with functions of other modules that are given the owner first: `trim(self.items, 100)`.
+fn helpers(owner: &Owner<'_>, files: &[String], sources: &mut Sources) -> Vec<String> {
+    let known = sources.of(files);
+    let nodes = known.iter().flat_map(|it| {
+        let nodes = all(it.syntax.root()).into_iter();
+        nodes.map(|node| (it.syntax, node))
+    });
+    let named = nodes.filter(|(syntax, node)| last_part(syntax.of(*node)) == owner.name());
+    let names: BTreeSet<String> = named
+        .filter_map(|(syntax, node)| given_to(syntax, node))
+        .filter(|name| {
+            known
+                .iter()
+                .any(|it| !it.syntax.bindings(it.syntax.root(), name).is_empty())
+        })
+        .map(str::to_owned)
+        .collect();
+    let found = names
+        .iter()
+        .take(FILES)
+        .filter_map(|name| sources.load_few_having(name, FILES));
+    found.flatten().collect()
 }
 
 /// The files of a program, and the owner that is named in them.
@@ -154,6 +179,24 @@ impl<'a> Owner<'a> {
             path: path.collect(),
             function: function.map(short),
         })
+    }
+
+    /// The files that have the owner's name; those that have its class too if others are many.
+    pub fn files(&self, sources: &mut Sources) -> Option<Vec<String>> {
+        let mut files = match (sources.load_few_having(self.name(), FILES), &self.named) {
+            (Some(files), _) => files,
+            (None, Named::Attribute { class, name }) => sources.load_all_having(&[class, name])?,
+            (None, _) => return None,
+        };
+        if let Named::Local { function, .. } = self.named
+            && !function.is_empty()
+        {
+            files.extend(sources.load_few_having(function, FILES).unwrap_or_default());
+        }
+        files.extend(helpers(self, &files, sources));
+        files.sort_unstable();
+        files.dedup();
+        Some(files)
     }
 
     pub fn name(&self) -> &'a str {

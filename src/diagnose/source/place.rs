@@ -275,8 +275,10 @@ fn only<'m, 's>(found: &'m [Match<'s>]) -> Option<&'m Match<'s>> {
     let (&first, others) = may.split_first()?;
     // `one.pair = other.pair = self` is an assignment within another.
     let is_first = |it: &&Match<'s>| {
-        let (outer, inner) = (first.store.node.byte_range(), it.store.node.byte_range());
-        it.source.file == first.source.file && outer.start <= inner.start && inner.end <= outer.end
+        let assignments = |node: Node<'s>| Some(node).filter(|it| it.kind() == "assignment");
+        let outer = |it: &Node<'s>| it.parent().and_then(assignments);
+        let mut chain = std::iter::successors(Some(it.store.node), outer);
+        it.source.file == first.source.file && chain.any(|it| it == first.store.node)
     };
     others.iter().all(is_first).then_some(first)
 }
