@@ -44,7 +44,8 @@ class Reporter:
         self._number = 0
         self._pages = 0
         self._count = 0
-        self._redacts = _native.redacts()
+        self._redacts = False
+        """What was found has no values of the program."""
         self._last: CycleReport | None = None
         """What the file of all leaks says in the end."""
         self._report: CycleReport | None = None
@@ -89,6 +90,7 @@ class Reporter:
             return None
         self._hide()
         try:
+            self._redacts = _native.redacts()
             merged = [report] if self._report is None else [self._report, report]
             self._report = _native.merge(merged)
             folder = self._ready()
@@ -184,8 +186,7 @@ class Reporter:
 
         The watch tells these leaks once more, without them.
         """
-        if _native.redacts() and not self._redacts:
-            self._redacts = True
+        if self._report is not None and not self._redacts and _native.redacts():
             self._report = self._file = None
             self._written.clear()
 

@@ -194,7 +194,7 @@ def test_a_container_without_instances_is_not_told_to_keep_none() -> None:
 
 def test_no_weak_container_is_advised_that_may_not_take_what_is_kept() -> None:
     advice = leak_of(by_instance).advice
-    assert advice.endswith("in `Loader.known`: store what belongs to one on it.")
+    assert advice.endswith("in `Loader.known`: store what belongs to an instance on it.")
 
 
 def test_a_method_that_captures_its_owner_is_told_once() -> None:

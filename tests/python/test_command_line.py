@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import cyclescope
+from cyclescope import _native
+from cyclescope._cli import attach
 from support.command_line import Command, program
 
 
@@ -198,3 +201,22 @@ def test_what_is_like_no_option_gets_no_suggestion(command: Command, option: str
     done = command("run", option, "fine.py")
     assert done.returncode == 2
     assert f"unknown option {option}\n" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("devices", "is_there", "is_said"),
+    [
+        ("cuda", False, True),
+        ("cuda", True, False),
+        ("cuda,cpu", False, False),
+        (None, False, False),
+    ],
+)
+def test_attach_says_that_there_is_no_gpu_to_look_at(
+    devices: str | None, is_there: bool, is_said: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(_native, "cuda_driver_present", lambda: is_there)
+    monkeypatch.setattr(attach, "tell", said.append)
+    attach._tell_if_blind(argparse.Namespace(devices=devices))
+    assert len(said) == is_said

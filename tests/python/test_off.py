@@ -217,6 +217,25 @@ print([os.uname().nodename in text for text in (report.to_json(), cyclescope.hea
 # Loops and frameworks
 
 
+def test_a_watch_does_not_look_at_the_interpreter(tmp_path: Path) -> None:
+    done = run(
+        tmp_path,
+        "-c",
+        """if True:
+            import cyclescope
+            from cyclescope import _reporter
+
+            asked = []
+            names = dir(_reporter._native)
+            wrong = {name: lambda *_, name=name: asked.append(name) for name in names}
+            _reporter._native = type("Native", (), {})()
+            vars(_reporter._native).update(wrong)
+            watch = cyclescope.warn_tensor_cycles()
+            print(watch.report, watch.stop(), asked)""",
+    )
+    assert done.stdout == "None None []\n", done.stderr
+
+
 def test_no_step_collects(tmp_path: Path) -> None:
     source = f"""{LEAKY}
 import cyclescope, gc

@@ -157,8 +157,9 @@ def _results(parsed: argparse.Namespace) -> dict[str, Result]:
     answer = _ask(parsed, names)
     found: dict[str, Result] = {}
     if "cycles" in answer:
-        found["cycles"] = CycleReport.from_json(answer["cycles"])
-        _tell_if_blind(parsed)
+        found["cycles"] = report = CycleReport.from_json(answer["cycles"])
+        if not report.leaks:
+            _tell_if_blind(parsed)
     if "heap" in answer:
         found["heap"] = Heap.from_json(answer["heap"])
     return found

@@ -145,7 +145,7 @@ fn removal_of_instance(case: &Case<'_>, cut: EdgeIndex, attribute: &str) -> Stri
         (ObjectKind::Class, ReferenceName::Attribute(name)) if is_container => {
             let class = class_name(owner);
             format!(
-                "keep no instance of the class in `{class}.{name}`: store what belongs to one on it"
+                "keep no instance of the class in `{class}.{name}`: store what belongs to an instance on it"
             )
         }
         (ObjectKind::Class, ReferenceName::Attribute(name))

@@ -1,4 +1,5 @@
-//! Whether other code than what names it may have a container that an attribute has: under another name, or from a call.
+//! Whether other code than what names it may have the container of an attribute or a variable: under another name, or from
+//! a call.
 
 use tree_sitter::Node;
 

@@ -7,7 +7,7 @@ use tree_sitter::Node;
 
 use super::family::{bases, decorators, name_of};
 use super::files::words;
-use super::held::last_part;
+use super::held::{is_imported, last_part};
 use super::mention::is_fresh;
 use super::reference::stands_for;
 use super::shrinking::given_to;
@@ -85,11 +85,7 @@ fn helpers(owner: &Owner<'_>, files: &[String], sources: &mut Sources) -> Vec<St
     let named = nodes.filter(|(syntax, node)| last_part(syntax.of(*node)) == owner.name());
     let names: BTreeSet<String> = named
         .filter_map(|(syntax, node)| given_to(syntax, node))
-        .filter(|name| {
-            known
-                .iter()
-                .any(|it| !it.syntax.bindings(it.syntax.root(), name).is_empty())
-        })
+        .filter(|name| known.iter().any(|it| is_imported(it.syntax, name)))
         .map(str::to_owned)
         .collect();
     let found = names
