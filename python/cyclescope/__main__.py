@@ -130,7 +130,7 @@ class Parser(argparse.ArgumentParser):
         super().error(message)
 
     def _runs_program(self) -> bool:
-        return any(each.nargs == argparse.REMAINDER for each in self._actions)
+        return any(each.dest == "program" for each in self._actions)
 
     def _own(self) -> Iterator[str]:
         """The arguments, as far as they are not those of a program that is run."""

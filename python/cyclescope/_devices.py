@@ -51,7 +51,7 @@ def device_names(devices: object) -> list[str]:
     one = _name(devices)
     if one is not None:
         names = [one]
-    elif isinstance(devices, Sequence):
+    elif isinstance(devices, Sequence) and not isinstance(devices, bytes):
         names = [_name_in_list(device) for device in devices]
     else:
         raise TypeError(

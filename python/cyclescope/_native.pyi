@@ -80,7 +80,6 @@ __all__ = [
     "merge_processes",
     "next_delivery",
     "next_signal",
-    "os_threads",
     "patterns",
     "redact",
     "redacts",
@@ -670,6 +669,9 @@ class Process:
     @property
     def rank(self) -> int | None:
         """Rank in a distributed job; None outside of one."""
+    @property
+    def world_size(self) -> int | None:
+        """Number of processes in the job, if that is known."""
     @property
     def python(self) -> str:
         """Version of the interpreter, such as ``3.12.1``."""
@@ -1299,7 +1301,6 @@ def flush(timeout: float) -> bool: ...
 def close() -> None: ...
 def unseen_collections() -> int | None: ...
 def uninspected_collections() -> int: ...
-def os_threads() -> int: ...
 def relieve_teller(is_relieved: bool) -> None:
     """Have :func:`next_delivery` return None from now on, or no longer."""
 

@@ -12,13 +12,19 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from functools import partial
 
 from cyclescope import _log, _native
 from cyclescope._imported import imported
 from cyclescope._off import OFF
 from cyclescope._system import get_ident, getpid, monotonic
-from cyclescope._threads import POLL_SECONDS, Helper, is_cooperative, pause, signals_blocked
+from cyclescope._threads import (
+    POLL_SECONDS,
+    Helper,
+    around_forks,
+    has_threads,
+    is_cooperative,
+    pause,
+)
 
 Listener = Callable[[_native.CycleReport], None]
 
@@ -27,9 +33,6 @@ EXIT_SECONDS = 5.0
 
 FORK_SECONDS = 0.1
 """How long a fork waits at most for the end of the thread, which has nothing to do then."""
-
-OWN_AND_FORKING = 2
-"""The number of threads of a program with one: that and ours."""
 
 REFRESH_SECONDS = 5.0
 """How often the files of a watch that has found something are brought up to date."""
@@ -59,7 +62,7 @@ def _begin() -> None:
     global _thread
     thread = Helper(_tell_all, "cyclescope")
     # While the interpreter shuts down, no thread can start, and nothing is watched.
-    with contextlib.suppress(RuntimeError), signals_blocked():
+    with contextlib.suppress(RuntimeError):
         thread.start()
         _thread = thread
 
@@ -192,12 +195,13 @@ def _say_farewell() -> None:
 def _before_fork() -> None:
     """End the thread: CPython warns of a fork where there are several, since 3.15 before it forks.
 
-    Not while it delivers a report, for which no fork waits; nor where the program has threads too:
-    CPython warns of those, and the end of ours would have to wait for its turn among them.
+    Not while it delivers a report, for which no fork waits; nor where the program has threads of
+    Python's too: CPython warns of those, and the end of ours would have to wait for its turn among
+    them. Those of a library such as OpenBLAS may end for the fork themselves.
     """
     global _relieved
     thread = _thread
-    if _native.os_threads() > OWN_AND_FORKING:
+    if has_threads():
         return
     if thread is not None and not (thread.is_current or thread.is_alive() or thread.has_ended):
         _relieved = thread
@@ -232,9 +236,4 @@ if not OFF:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_after_fork_in_child)
         if sys.version_info >= (3, 12):
-            begin_again: Callable[[], None] = _after_fork_in_parent
-            if (3, 13) <= sys.version_info < (3, 13, 6):
-                # These count the threads only after such functions (gh-137109): the thread begins
-                # again when the main thread next runs code in Python.
-                begin_again = partial(_native.call_in_main_thread, begin_again)
-            os.register_at_fork(before=_before_fork, after_in_parent=begin_again)
+            around_forks(_before_fork, _after_fork_in_parent)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from threading import Thread
 from typing import Any
 
+from cyclescope import _native
 from cyclescope._imported import imported
+from cyclescope._off import OFF
 from cyclescope._system import is_finalizing, monotonic, sleep
 
 # Programs replace them in their tests, too.
@@ -20,6 +24,9 @@ _start = Thread.start
 _mask = getattr(signal, "pthread_sigmask", None)
 
 POLL_SECONDS = 0.002
+
+_helpers: set[int] = set()
+"""The threads of cyclescope that have been started, by `id()`."""
 
 STACK_BYTES = 1 << 20
 """What a thread of cyclescope has for its stack at least, whatever the program gives its own."""
@@ -79,18 +86,36 @@ def _conditions() -> Iterator[None]:
             stack_size(before)
 
 
-def begin(run: Callable[[], object], name: str) -> None:
-    """Run a function on a real thread, for whose end the program does not wait.
+def has_threads() -> bool:
+    """Whether the program has Python threads beside the current one and those of cyclescope."""
+    return _thread._count() > len(_helpers)
+
+
+def around_forks(before: Callable[[], None], behind: Callable[[], None]) -> None:
+    """Have a function called before the process forks, and another behind that in the parent."""
+    begin_again = behind
+    if (3, 13) <= sys.version_info < (3, 13, 6):
+        # These count the threads only after such functions (gh-137109): threads begin again when
+        # the main thread next runs code in Python.
+        begin_again = partial(_native.call_in_main_thread, behind)
+    os.register_at_fork(before=before, after_in_parent=begin_again)
+
+
+def run_aside(run: Callable[[], object], name: str) -> None:
+    """Run a function on a thread of its own, for whose end the program does not wait at exit.
 
     Raises:
         RuntimeError: If no thread can start.
     """
-    start = original("start_new_thread")
-    with _conditions():
-        if start is None:
-            _start(Thread(target=run, name=name, daemon=True))
-        else:
-            start(run, ())
+
+    def work(own: Helper) -> None:
+        own.begin()
+        try:
+            run()
+        finally:
+            own.end()
+
+    Helper(work, name).start()
 
 
 class Flag:
@@ -133,10 +158,11 @@ def signals_blocked() -> Iterator[None]:
 
 
 class Helper(Thread):
-    """A thread that goes on for ever, and that the program sees only while it works.
+    """A thread of cyclescope, which the program sees only while it works.
 
-    Programs wait for all threads that ``threading.enumerate()`` lists: what they wait for is then
-    the end of the work, not of the thread.
+    It receives no signals: a program may block those that it waits for. Programs wait for all
+    threads that ``threading.enumerate()`` lists: what they wait for is then the end of the work,
+    not of the thread.
     """
 
     def __init__(self, run: Callable[[Helper], None], name: str) -> None:
@@ -154,13 +180,18 @@ class Helper(Thread):
             RuntimeError: If no thread can start.
         """
         start = original("start_new_thread")
-        with _conditions():
-            if start is None:
-                _start(self)
-                return
-            ended = Flag()
-            start(self._run_alone, (ended,))
-            self._end_alone = ended
+        _helpers.add(id(self))
+        try:
+            with _conditions(), signals_blocked():
+                if start is None:
+                    _start(self)
+                    return
+                ended = Flag()
+                start(self._run_alone, (ended,))
+                self._end_alone = ended
+        except BaseException:
+            _helpers.discard(id(self))
+            raise
 
     @property
     def is_current(self) -> bool:
@@ -211,19 +242,21 @@ class Helper(Thread):
 
     def _run_unlisted(self) -> None:
         try:
-            self._real_ident = _real("get_ident")()
+            self._real_ident = int(_real("get_ident")())
             _list(None)
             self._work(self)
         finally:
+            _helpers.discard(id(self))
             # `threading` expects to find the thread in its list when it ends.
             _list(self)
 
     def _run_alone(self, ended: Flag) -> None:
         try:
-            self._real_ident = _real("get_ident")()
+            self._real_ident = int(_real("get_ident")())
             self._ident = threading.get_ident()
             self._work(self)
         finally:
+            _helpers.discard(id(self))
             ended.set()
 
 
@@ -236,3 +269,7 @@ def _list(thread: Thread | None) -> None:
         threading._active.pop(threading.get_ident(), None)  # type: ignore[attr-defined]
         if thread is not None:
             threading._active[threading.get_ident()] = thread  # type: ignore[attr-defined]
+
+
+if not OFF and hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_helpers.clear)

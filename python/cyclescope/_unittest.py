@@ -31,7 +31,8 @@ class NoTensorCycles(_Base):
 
     The check runs last, after ``tearDown`` and all clean-ups. If a test is skipped or fails as
     expected, the check runs at that point, and a leak is an additional error. If the test fails by
-    itself, nothing is checked::
+    itself, nothing is checked. What the test has set on ``self`` is alive then, with all that it
+    holds: set it to None in ``tearDown`` to have it checked::
 
         class TestTraining(cyclescope.NoTensorCycles, unittest.TestCase): ...
     """

@@ -265,7 +265,8 @@ def say_unseen(say: Callable[[str], object] | None = None) -> bool:
     return sentence is not None
 
 
-_said = False
+_said: set[str] = set()
+"""What was said of devices, each once: that host memory is checked, that nothing can be found."""
 
 
 def say_what_is_checked(names: list[str], devices: Devices | None, way_out: str) -> None:
@@ -276,24 +277,25 @@ def say_what_is_checked(names: list[str], devices: Devices | None, way_out: str)
         devices: The argument, which may have left the choice open.
         way_out: What to do if only GPU memory is checked and there is no GPU.
     """
-    global _said
-    if OFF or _said:
+    if OFF:
         return
     by_default = devices is None and settings().devices is None
+    said = kind = None
     if by_default and "any" in names and (reason := blindness(["cuda"])) is not None:
-        _said = True
-        _log.warning(
-            "%s, so tensors in host memory are checked. To leave them out, pass devices='gpu'.",
-            _capital(reason),
+        kind = "host"
+        said = (
+            f"{_capital(reason)}, so tensors in host memory are checked. To leave them out, pass "
+            "devices='gpu'."
         )
     elif (reason := blindness(names)) is not None:
-        _said = True
-        _log.warning(
-            "%s, so no tensors can be found on %s. %s to check tensors in host memory too.",
-            _capital(reason),
-            ", ".join(names),
-            way_out,
+        kind = "nothing"
+        said = (
+            f"{_capital(reason)}, so no tensors can be found on {', '.join(names)}. {way_out} to "
+            "check tensors in host memory too."
         )
+    if kind is not None and kind not in _said:
+        _said.add(kind)
+        _log.warning("%s", said)
 
 
 def _capital(reason: str) -> str:

@@ -219,7 +219,9 @@ impl<'py> Live<'py> {
         let known = &mut self.buffers[index];
         let is_of_program = (node as usize) < self.objects.len() && !self.made.contains(&node);
         known.is_shown |= is_of_program && !Frameworks::is_storage(verdict);
-        known.holders += u32::from(!Frameworks::is_exporter(verdict));
+        // A storage becomes an object when a tensor on it is first asked for its memory.
+        let is_tensor = !Frameworks::is_exporter(verdict) && !Frameworks::is_storage(verdict);
+        known.holders += u32::from(is_tensor);
         // A storage does not know what it is made of; a tensor on it does.
         if known.buffer.dtype.is_none() {
             known.buffer.dtype.clone_from(&buffer.dtype);

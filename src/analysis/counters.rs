@@ -4,11 +4,6 @@ use std::fs;
 
 use crate::model::growth::Counters;
 
-/// How many threads of the operating system this process has; 0 where it does not say.
-pub fn threads() -> u64 {
-    value(&status(), "Threads")
-}
-
 fn status() -> String {
     fs::read_to_string("/proc/self/status").unwrap_or_default()
 }

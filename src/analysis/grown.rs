@@ -282,6 +282,7 @@ impl<'a, 'py> Look<'a, 'py> {
                 || self.is_limited_cache(holder)
                 || self.is_in_bounded_queue(holder)
                 || self.is_in_weak_cache(holder)
+                || self.is_filling_state(holder, accumulator.members.len())
             {
                 continue;
             }

@@ -15,13 +15,16 @@ use super::naming::Naming;
 use super::purpose::KeptTensor;
 use crate::analysis::live::Depth;
 use crate::capture::{AllocationTraces, Place};
+use crate::cpython::ObjectKind;
 use crate::device::is_host;
 use crate::device::{Frameworks, allocator_bytes};
 use crate::diagnose::{Branches, NamedPath, NamedRoot};
 use crate::graph::{
     Bridges, DominatorTree, Dominators, Ends, Gap, ShortestPaths, freed_at_once, never_freed,
 };
-use crate::model::heap::{Branch, Buffer, Category, Class, Device, Heap, SCHEMA};
+use crate::model::heap::{
+    Branch, Buffer, Category, Class, Device, Heap, KEPT_BY_TRACEBACK, SCHEMA,
+};
 use crate::model::redact::{NOTE, shorten};
 use crate::model::report::{Extents, Location, Process, Step};
 use crate::model::retention::{Path, RootKind};
@@ -150,7 +153,7 @@ impl Inspector {
         drop(all);
         let owning: Vec<Option<(u32, u32)>> = best
             .iter()
-            .map(|way| owning_reference(&way.nodes, &naming))
+            .map(|way| self.owning_reference(live, &way.nodes, &naming))
             .collect();
         let bridges = Bridges::new(live.graph(), dominators, owning.iter().flatten().copied());
         let owners: FxHashSet<(u32, u32)> = owning.iter().flatten().copied().collect();
@@ -195,6 +198,31 @@ impl Inspector {
             })
             .collect();
         (buffers, branches.into_vec())
+    }
+
+    /// The reference on a path that has a name first: that of a module's variable, or of a local one. Deleting a variable
+    /// that inner functions have too empties the cell that all of them share.
+    fn owning_reference(
+        &self,
+        live: &Live<'_>,
+        nodes: &[u32],
+        naming: &Naming<'_, '_>,
+    ) -> Option<(u32, u32)> {
+        let is_cell = |node: u32| {
+            let object = live.object(node);
+            object.is_some_and(|it| self.kind(&it) == ObjectKind::Cell)
+        };
+        match (naming.root(nodes), nodes) {
+            // module, its dictionary, what that holds
+            (NamedRoot::Module(_) | NamedRoot::Library(_), &[_, names, owner, ..]) => {
+                Some((names, owner))
+            }
+            (NamedRoot::Local { .. }, &[_, cell, owner, ..]) if is_cell(cell) => {
+                Some((cell, owner))
+            }
+            (NamedRoot::Local { .. }, &[frame, owner, ..]) => Some((frame, owner)),
+            _ => None,
+        }
     }
 
     fn notes_on(&self, live: &Live<'_>) -> Vec<String> {
@@ -412,18 +440,6 @@ fn path_to_holder(ends: &mut Ends<'_>, buffer: &LiveBuffer) -> Way {
     Way { nodes, gap }
 }
 
-/// The reference on a path that has a name first: that of a module's variable, or of a local one.
-fn owning_reference(nodes: &[u32], naming: &Naming<'_, '_>) -> Option<(u32, u32)> {
-    match (naming.root(nodes), nodes) {
-        // module, its dictionary, what that holds
-        (NamedRoot::Module(_) | NamedRoot::Library(_), &[_, names, owner, ..]) => {
-            Some((names, owner))
-        }
-        (NamedRoot::Local { .. }, &[frame, owner, ..]) => Some((frame, owner)),
-        _ => None,
-    }
-}
-
 fn describe(known: &LiveBuffer, naming: &Naming<'_, '_>, nodes: &[u32], path: &Path) -> Buffer {
     let holder = path.steps.last().map(|step: &Step| step.type_name.clone());
     let module = match naming.root(nodes) {
@@ -444,7 +460,7 @@ fn describe(known: &LiveBuffer, naming: &Naming<'_, '_>, nodes: &[u32], path: &P
         shape: buffer.shape.clone().map(Extents),
         pointer: buffer.pointer,
         type_name: holder.unwrap_or_default(),
-        holders: known.holders,
+        holders: known.holders.max(1),
         owner: if path.words.is_empty() {
             "(not named)".to_owned()
         } else {
@@ -469,8 +485,10 @@ fn first_owner(path: &Path) -> String {
         _ => 2,
     };
     let owner = parts[..named.min(parts.len())].join(" → ");
-    match parts.as_slice() {
-        [.., noun] if path.root.is_named() && parts.len() == named + 1 && !noun.is_empty() => {
+    // Of a variable that is what the memory is held by, what that is has a part of its own.
+    let is_last = parts.len() == named + 1 && !owner.contains(KEPT_BY_TRACEBACK);
+    match parts.last() {
+        Some(noun) if path.root.is_named() && is_last && !noun.is_empty() => {
             format!("{owner} ({noun})")
         }
         _ => owner,

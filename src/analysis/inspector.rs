@@ -203,7 +203,7 @@ impl Inspector {
         asked: &Asked,
         keep: impl Fn(&Leak) -> bool,
     ) {
-        report.set_rank(asked.rank.map(|rank| rank.rank));
+        report.set_place(asked.rank);
         if !redacted {
             doubt_libraries(report, &asked.program);
         }
@@ -471,7 +471,7 @@ impl Inspector {
         let mut report = Report::new(self.process_now(py), now(), collection);
         // Without leaks there are no cells to name and no lines to show, and each check of a test that leaks nothing is
         // answered with this: to list the files of the program would take longer than the check.
-        report.set_rank(rank(py).map(|rank| rank.rank));
+        report.set_place(rank(py));
         if self.redacts() {
             redact(&mut report);
         }
@@ -520,7 +520,9 @@ impl Inspector {
     /// This process, as a page may name it.
     pub(crate) fn process_to_tell(&self, py: Python<'_>) -> Process {
         let mut process = self.process_now(py);
-        process.rank = rank(py).map(|rank| rank.rank);
+        let place = rank(py);
+        process.rank = place.map(|it| it.rank);
+        process.world_size = place.and_then(|it| it.world_size);
         if self.redacts() {
             redact_process(&mut process);
         }

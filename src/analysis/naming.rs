@@ -214,10 +214,11 @@ impl<'a, 'py> Naming<'a, 'py> {
         path.map(|path| path.owner())
     }
 
-    /// True if a path begins with a variable in which IPython keeps the result of a cell.
-    fn is_history(&self, module: &str, nodes: &[u32]) -> bool {
-        let variable = match nodes {
-            [_, names, value, ..] => self.names.get(&(*names, *value)),
+    /// True if a path begins with a variable in which IPython keeps the result of a cell; `by` is a reference of it.
+    fn is_history(&self, module: &str, nodes: &[u32], by: Option<(usize, &ReferenceName)>) -> bool {
+        let variable = match (by, nodes) {
+            (Some((1, name)), _) => Some(name),
+            (_, [_, names, value, ..]) => self.names.get(&(*names, *value)),
             _ => None,
         };
         let Some(ReferenceName::Key(variable)) = variable else {
@@ -234,10 +235,15 @@ impl<'a, 'py> Naming<'a, 'py> {
 
     /// The root of a path in words.
     pub fn root(&self, nodes: &[u32]) -> NamedRoot {
+        self.root_by(nodes, None)
+    }
+
+    /// As [`Naming::root`], of a path by one of several references between the node at a position and the next.
+    pub fn root_by(&self, nodes: &[u32], by: Option<(usize, &ReferenceName)>) -> NamedRoot {
         let first = nodes.first();
         let root = first.map_or(Root::Nothing, |&first| self.live.root(first));
         let mut named = match root {
-            Root::Module(name) if self.is_history(&name, nodes) => {
+            Root::Module(name) if self.is_history(&name, nodes, by) => {
                 NamedRoot::Library("the notebook's history".to_owned())
             }
             Root::Module(name) => match nodes.get(1) {

@@ -205,7 +205,9 @@ impl<'py> Look<'_, 'py> {
         let (limited, accumulators): (Vec<_>, Vec<_>) = accumulators
             .into_iter()
             .filter(|it| self.is_named(it.node))
-            .partition(|it| self.has_limit(it.node));
+            .partition(|it| {
+                self.has_limit(it.node) || self.is_filling_state(it.node, it.members.len())
+            });
         let one = found.first().and_then(|it| self.live.object(it.0));
         let class = one.map(|it| self.inspector.type_name(&it));
         let accumulators = accumulators
@@ -235,7 +237,7 @@ impl<'py> Look<'_, 'py> {
             let mut about = self.about(pattern, owner, nodes[0]);
             let is_searched = searched <= SEARCHED;
             let evidence = self.say_how(&accumulator, evidence, &nodes, is_searched, &mut about);
-            let bytes = self.object_bytes(&nodes, (group.weight > 1).then_some(group.ty), sizes);
+            let bytes = self.object_bytes(&nodes, group, sizes);
             Diagnosis {
                 tensors: 0,
                 example: self.in_its_class(about.example, accumulator.node, nodes[0]),
@@ -476,21 +478,25 @@ impl<'py> Look<'_, 'py> {
         names.any(|name| name == class)
     }
 
-    /// The bytes of the Python objects that only some objects keep, themselves among them; but no others of a type,
-    /// for which those stand, and what these keep.
-    fn object_bytes(&self, nodes: &[u32], others: Option<usize>, sizes: &Sizes<'_, 'py>) -> u64 {
+    /// The bytes of the Python objects that only some objects of a group keep, themselves among them; but no older ones of
+    /// their type, and what these keep, and if they stand for others, none of these.
+    fn object_bytes(&self, nodes: &[u32], group: &Grouped, sizes: &Sizes<'_, 'py>) -> u64 {
         let going: FxHashSet<u32> = nodes.iter().copied().collect();
         let graph = self.live.graph();
         let mut roots = self.live.roots();
         roots.retain(|root| !going.contains(root));
         let mut rest = ShortestPaths::new(graph.node_count());
         rest.extend(graph, roots, |_, to| !going.contains(&to));
+        let young = group.members.iter().filter(|(_, age)| age.is_some());
+        let young: FxHashSet<usize> = match group.weight {
+            1 => young.map(|(address, _)| *address).collect(),
+            _ => FxHashSet::default(),
+        };
         let is_other = |node: u32| {
-            let is = |ty| {
-                let object = self.live.object(node);
-                object.is_some_and(|it| it.get_type_ptr() as usize == ty)
-            };
-            others.is_some_and(is)
+            self.live.object(node).is_some_and(|it| {
+                let is_young = young.contains(&(it.as_ptr() as usize));
+                it.get_type_ptr() as usize == group.ty && !is_young
+            })
         };
         let mut parts = ShortestPaths::new(graph.node_count());
         parts.extend(graph, nodes.iter().copied(), |_, to| {

@@ -32,6 +32,7 @@ pub(super) fn process(py: Python<'_>) -> Process {
         host: host_name(),
         pid: std::process::id(),
         rank: None,
+        world_size: None,
         python: format!("{}.{}.{}", version.major, version.minor, version.patch),
         program: named_program(program.unwrap_or_default()),
         frameworks: Vec::new(),

@@ -103,26 +103,28 @@ impl Inspector {
         let all: Vec<Vec<u32>> = ways.chain(&loops).chain(&other_way).cloned().collect();
         let naming = Naming::new(self, &frameworks, &live, &all);
 
-        let distinct = distinct_paths(&paths, &targets, &naming);
+        let mut distinct = distinct_paths(&paths, &targets, &naming);
         let omitted = distinct.len().saturating_sub(PATHS) + found.saturating_sub(NAMED);
         retention.paths_omitted = omitted as u64;
-        retention.paths = distinct.into_iter().take(PATHS).collect();
-        let named = loops
-            .iter()
-            .map(|nodes| named_loop(nodes, &targets, &naming));
-        retention.loops = named.collect();
+        distinct.truncate(PATHS);
+        let loops = loops.iter().map(|it| named_loop(it, &targets, &naming));
+        retention.loops = loops.collect();
         retention.notes = notes(&frameworks, &live, &targets);
         retention.notes.extend(may_be_cast.then(|| CAST.to_owned()));
         retention.notes.extend(self.guess(&live, &keepers));
         let leaks = search.tracer_leaks(listed, &naming).into_iter();
         let stays = other_way.map(|way| memory_stays(&way, &naming, listed.len()));
-        retention.notes.extend(leaks.chain(stays));
-        retention.by_collection = retention.is_enough && keepers.in_cycle;
-        let releases = match retention.is_enough {
-            true => search.releases(&keepers, listed.len(), &targets, &naming),
-            false => vec![String::new(); listed.len()],
-        };
-        retention.keepers = described(listed, releases, &targets, &live, &naming);
+        let caches = search.jax_caches(listed);
+        retention.notes.extend(leaks.chain(caches).chain(stays));
+        retention.by_collection =
+            retention.is_enough && (keepers.in_cycle || search.has_frame_in_cycle(listed));
+        let mut releases = vec![String::new(); listed.len()];
+        if retention.is_enough {
+            releases = search.releases(&keepers, listed.len(), &targets, &naming);
+        }
+        let with_releases = listed.iter().map(|it| it.on_first(&distinct)).zip(releases);
+        retention.keepers = described(with_releases, &targets, &live, &naming);
+        retention.paths = distinct.into_iter().map(|(path, _)| path).collect();
         retention.keepers_omitted = (keepers.found.len() - listed.len()) as u64;
         retention.is_uncollectable = uncollected.is_some() && keepers.found.is_empty();
         let further = [
@@ -303,18 +305,16 @@ fn memory_stays(way: &[u32], naming: &Naming<'_, '_>, listed: usize) -> String {
     }
 }
 
-/// The references that keep the targets, in words and in the order to show them in.
+/// The references that keep the targets, each with what it releases, in words and in the order to show them in.
 fn described(
-    keepers: &[Keeper],
-    releases: Vec<String>,
+    with_releases: impl Iterator<Item = (Keeper, String)>,
     targets: &[u32],
     live: &Live<'_>,
     naming: &Naming<'_, '_>,
 ) -> Vec<Described> {
-    let with_releases = keepers.iter().zip(releases);
     let mut described: Vec<Described> = with_releases
         .map(|(keeper, release)| {
-            let mut described = describe(keeper, release, live, naming);
+            let mut described = describe(&keeper, release, live, naming);
             described.path.leads_to = places(keeper.nodes.last(), targets);
             described
         })
@@ -333,8 +333,8 @@ fn describe(
     naming: &Naming<'_, '_>,
 ) -> Described {
     let Keeper { nodes, at, name } = keeper;
-    let root = naming.root(nodes);
     let by = Some((*at, name));
+    let root = naming.root_by(nodes, by);
     let named = naming.path_by(nodes, &root, by);
     let step = named.step_of(&nodes[..=*at]);
     let behind = &nodes[at + 1..];

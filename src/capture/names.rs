@@ -11,11 +11,11 @@ use super::describe::deque_length;
 use super::places::qualname;
 use super::variables::{name_frame, name_suspended};
 use crate::cpython::descriptor::member_place;
-use crate::cpython::instances::{inline_values, instance_dict};
+use crate::cpython::instances::{attribute, inline_values, instance_dict};
 use crate::cpython::read::{TEXT_LIMIT, last_referents, printable, texts_of};
 use crate::cpython::{
-    Builtins, Descriptor, ObjectKind, class_items, dict_items, int_value, items, module_dict,
-    repr_of, text_of,
+    Builtins, Descriptor, ENUMERATION, ObjectKind, class_items, dict_items, int_value, items,
+    module_dict, repr_of, text_of,
 };
 
 /// The names of references `targets` of `object`, in their order.
@@ -151,7 +151,24 @@ fn literal_within(builtins: &Builtins, key: &Bound<'_, PyAny>, depth: usize) -> 
     if unsafe { builtins.kind(ffi::Py_TYPE(key.as_ptr())) } == ObjectKind::Class {
         return class_name(builtins, key);
     }
-    format!("<{}>", class_name(builtins, key.get_type().as_any()))
+    let class = class_name(builtins, key.get_type().as_any());
+    match enumeration_member(builtins, key) {
+        Some(name) => format!("{class}.{name}"),
+        None => format!("<{class}>"),
+    }
+}
+
+/// The name of a member of an enumeration, which its class gives it (`Lib/enum.py`). Flags together have no such name.
+fn enumeration_member(builtins: &Builtins, key: &Bound<'_, PyAny>) -> Option<String> {
+    let metaclass = key.get_type().get_type();
+    let bases = builtins.type_mro.get(metaclass.as_any())?;
+    let is_enumeration = |it| ENUMERATION.contains(&class_name(builtins, &it).as_str());
+    if !items(&bases).into_iter().any(is_enumeration) {
+        return None;
+    }
+    let name = text_of(&attribute(&builtins.instances, key, "_name_")?)?;
+    let is_identifier = |name: &String| name.chars().all(|it| it.is_alphanumeric() || it == '_');
+    Some(printable(&name)).filter(|_| is_identifier(&name))
 }
 
 /// A string as Python source.

@@ -1,5 +1,8 @@
 //! What kinds of objects there are.
 
+/// The metaclass of enumerations, by its names in different Pythons.
+pub const ENUMERATION: [&str; 2] = ["enum.EnumType", "enum.EnumMeta"];
+
 /// What an object is, as far as naming and analysis care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ObjectKind {

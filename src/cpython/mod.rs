@@ -69,7 +69,7 @@ mod weak_references;
 mod world;
 
 pub(crate) use generators::close_drops_variables;
-pub use kind::ObjectKind;
+pub use kind::{ENUMERATION, ObjectKind};
 #[cfg(feature = "python")]
 pub(crate) use {
     attributes::class_items,

@@ -19,7 +19,7 @@ const STEPS: usize = 20;
 #[derive(Default)]
 pub struct Branches {
     all: Vec<Branch>,
-    known: FxHashMap<(Option<u32>, String, String), u32>,
+    known: FxHashMap<(Option<u32>, Option<u32>, String, String), u32>,
 }
 
 impl Branches {
@@ -45,7 +45,9 @@ impl Branches {
     }
 
     fn branch(&mut self, parent: Option<u32>, part: &Part) -> u32 {
-        let key = (parent, part.edge.clone(), part.label.clone());
+        // Two calls of one function have the same name.
+        let root = part.object.filter(|_| parent.is_none());
+        let key = (parent, root, part.edge.clone(), part.label.clone());
         *self.known.entry(key).or_insert_with(|| {
             self.all.push(Branch {
                 parent,

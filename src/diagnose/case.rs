@@ -6,7 +6,7 @@ use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use rustc_hash::FxHashSet;
 
 use crate::capture::{ReferenceName, Standing, WeakReferences};
-use crate::cpython::ObjectKind;
+use crate::cpython::{ENUMERATION, ObjectKind};
 use crate::graph::{Cycle, LeakGraph, LeakNode, cannot_be_assigned, of_same_line};
 use crate::model::words::a;
 
@@ -24,9 +24,6 @@ pub struct Case<'a> {
     /// Whether libraries are known to have stored or made the reference of a step of the cycle.
     pub made_by_library: &'a dyn Fn(usize) -> bool,
 }
-
-/// The metaclass of enumerations, by its names in different Pythons.
-const ENUMERATION: [&str; 2] = ["enum.EnumType", "enum.EnumMeta"];
 
 /// True for a class whose instances are its members, which it keeps.
 pub fn is_enumeration(class: &LeakNode) -> bool {

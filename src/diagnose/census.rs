@@ -15,8 +15,9 @@ use super::cohorts::{Cohorts, Group, Growing, NEEDED, WINDOW};
 const RISES: usize = 3;
 /// The lengths of the intervals, in samples: a slow leak adds nothing in most samples.
 const LENGTHS: [u32; 4] = [1, 4, 16, 64];
-/// So many types are followed at a time.
+/// So many types are followed at a time, and so many with those that were looked at in vain.
 const FOLLOWED: usize = 8;
+const FOLLOWED_IN_ALL: usize = 32;
 /// So many objects of a type are followed, or up to twice as many; of more, one in two, four and so on.
 const MEMBERS: u64 = 8192;
 /// By so many objects at least it is seen which part of them is alive, if there were as many.
@@ -160,8 +161,15 @@ impl<K: Hash + Eq + Ord + Clone> Census<K> {
                 risen.push((rise, key.clone(), length));
             }
         }
-        let followed = self.types.values().filter(|it| it.followed.is_some());
-        let room = FOLLOWED.saturating_sub(followed.count());
+        let followed = || {
+            self.types
+                .values()
+                .filter_map(|it| Some((it.now, it.followed.as_ref()?)))
+        };
+        // What is put off costs a little, and may be told later.
+        let in_room = followed().filter(|(now, it)| it.is_told || *now >= it.due_from);
+        let in_all = FOLLOWED_IN_ALL.saturating_sub(followed().count());
+        let room = FOLLOWED.saturating_sub(in_room.count()).min(in_all);
         risen.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
         for (_, key, length) in risen.into_iter().take(room) {
             if let Some(counts) = self.types.get_mut(&key) {
@@ -352,6 +360,26 @@ mod tests {
         assert!(slow.is_some_and(|n| n < 400), "{slow:?}");
         let beside_many = told((0..100).map(|n| (0..60_000 + 200 * n).collect()));
         assert_eq!(beside_many, Some(3 + NEEDED));
+    }
+
+    #[test]
+    fn types_that_were_looked_at_make_room_for_others() {
+        let mut census = Census::default();
+        let mut seen = FxHashSet::default();
+        for step in 0..100 {
+            let objects = |key: usize| (0..step + 1).map(move |it| (key << 32 | it) << 4);
+            let followed = census.followed();
+            let chosen = followed.keys().map(|&key| (key, objects(key).collect()));
+            let counts = (0..20).map(|key| (key, step as u64 + 1));
+            census.add(step as u64, counts, &chosen.collect());
+            let due: Vec<usize> = census.due().iter().map(|it| *it.key).collect();
+            for key in due {
+                census.put_off(&key, 1 << 20);
+                seen.insert(key);
+            }
+        }
+        assert_eq!(seen.len(), 20);
+        assert!(census.followed().len() <= FOLLOWED_IN_ALL);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use petgraph::visit::EdgeRef;
 use crate::capture::{Place, ReferenceName};
 use crate::cpython::ObjectKind;
 use crate::graph::{LeakGraph, LeakNode};
+use crate::model::heap::KEPT_BY_TRACEBACK;
 use crate::model::report::{Location, Step};
 use crate::model::retention::{Path, RootKind, UNREACHABLE};
 use crate::model::words::{grouped, name, short_location, without_counts};
@@ -259,13 +260,14 @@ fn words(root: &NamedRoot, nodes: &[&LeakNode], edges: &[&ReferenceName]) -> Str
         }
         // A traceback keeps the frames of the calls that the exception passed.
         if let Some((local, next)) = local_of_traceback(nodes, edges, from) {
-            let holder = holder_of_traceback(root, &parts, edges[from], is_unnamed);
-            parts = vec![format!("{local}, kept by the traceback in {holder}")];
+            let holder = holder_of_traceback(root, &parts, (edges[from], node), is_unnamed);
+            let mut local = vec![local];
+            if next < edges.len() {
+                annotate(&mut local, nodes.get(next).copied());
+            }
+            parts = vec![format!("{}{KEPT_BY_TRACEBACK}{holder}", local.concat())];
             is_unnamed = false;
             from = next;
-            if from < edges.len() {
-                annotate(&mut parts, nodes.get(from).copied());
-            }
             continue;
         }
         let in_module = is_first && matches!(root, NamedRoot::Module(_));
@@ -289,34 +291,30 @@ fn words(root: &NamedRoot, nodes: &[&LeakNode], edges: &[&ReferenceName]) -> Str
     parts.join(" → ")
 }
 
-/// What refers to an exception or a traceback by `edge`, in words; `parts` are those of the path to it.
+/// What refers to an exception or a traceback, in words; `parts` are those of the path to it.
 fn holder_of_traceback(
     root: &NamedRoot,
     parts: &[String],
-    edge: &ReferenceName,
+    (edge, held): (&ReferenceName, Option<&LeakNode>),
     is_unnamed: bool,
 ) -> String {
-    match (root, parts.len()) {
-        (NamedRoot::Module(module), 1) => match edge {
-            ReferenceName::Attribute(name) => format!("`{module}.{name}`"),
-            _ => parts.join(" → "),
-        },
-        (NamedRoot::Library(exception), 1)
-            if *edge == ReferenceName::Attribute("__traceback__".to_owned()) =>
-        {
-            exception.clone()
+    let traceback = ReferenceName::Attribute("__traceback__".to_owned());
+    let mut last = vec![edge_words(edge, false)];
+    match (root, parts) {
+        (NamedRoot::Library(exception), [_]) if *edge == traceback => return exception.clone(),
+        // A variable is told in the words of its own row.
+        (NamedRoot::Module(_), [_]) => {
+            last = vec![edge_words(edge, true)];
+            annotate(&mut last, held);
         }
-        _ => {
-            // What has no name is said of the object, behind it.
-            let named_from = usize::from(is_unnamed);
-            let last = edge_words(edge, false);
-            let way = parts[named_from..].iter().chain([&last]);
-            let way = way.map(String::as_str).collect::<Vec<_>>().join(" → ");
-            match is_unnamed {
-                true => format!("{way} ({})", parts[0]),
-                false => way,
-            }
-        }
+        _ => {}
+    }
+    // What has no name is said of the object, behind it.
+    let named_from = usize::from(is_unnamed);
+    let way = [&parts[named_from..], &last].concat().join(" → ");
+    match is_unnamed {
+        true => format!("{way} ({})", parts[0]),
+        false => way,
     }
 }
 

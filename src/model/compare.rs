@@ -145,6 +145,11 @@ impl Change {
         }
     }
 
+    /// True for a leak that was not there, or held less.
+    pub fn is_for_worse(self) -> bool {
+        matches!(self, Self::New | Self::Grown(_))
+    }
+
     /// The word with what was held before: `grown, was 1.0 MiB`.
     pub fn words(self) -> String {
         match self {
@@ -153,6 +158,22 @@ impl Change {
             }
             Self::New | Self::Unchanged => self.word().to_owned(),
         }
+    }
+}
+
+impl Changes {
+    /// What has changed: `2 new, 1 gone`; empty if nothing has.
+    pub fn words(&self) -> String {
+        let known = [
+            (self.new, "new"),
+            (self.grown, "grown"),
+            (self.gone, "gone"),
+        ];
+        let known = known.iter().filter(|(count, _)| *count > 0);
+        let words: Vec<String> = known
+            .map(|(count, word)| format!("{count} {word}"))
+            .collect();
+        words.join(", ")
     }
 }
 

@@ -149,6 +149,9 @@ pub struct Buffer {
     pub also: Vec<String>,
 }
 
+/// Stands between a local variable of a frame that has ended and who has its traceback.
+pub(crate) const KEPT_BY_TRACEBACK: &str = ", kept by the traceback in ";
+
 /// The memory that all objects of one class retain together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -278,6 +281,17 @@ pub struct Row {
     pub categories: Categories,
 }
 
+/// Of each owner whose tracebacks keep local variables, what they keep and how much of it a garbage collection frees.
+fn kept_by_tracebacks(rows: &BTreeMap<String, Row>) -> Vec<(String, u64, u64)> {
+    // An exception may be a local variable that another traceback keeps.
+    let kept = rows.iter().flat_map(|(name, row)| {
+        let owners = name.match_indices(KEPT_BY_TRACEBACK);
+        let owners = owners.map(|(at, words)| name[at + words.len()..].to_owned());
+        owners.map(|owner| (owner, row.retained_bytes, row.collected_bytes))
+    });
+    kept.collect()
+}
+
 /// Bytes by what they are for.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -303,6 +317,14 @@ impl Row {
 }
 
 impl Heap {
+    /// The branches of the path to a buffer, each before the one above it.
+    pub(crate) fn branches_to(&self, buffer: &Buffer) -> impl Iterator<Item = u32> {
+        let known = |at: u32| self.branches.get(at as usize).map(|_| at);
+        let above = move |at: &u32| known(self.branches[*at as usize].parent?);
+        // A file may have a ring of them.
+        std::iter::successors(known(buffer.branch), above).take(self.branches.len())
+    }
+
     /// The largest holders: at most `count` rows, device memory before host memory.
     pub fn top(&self, by: By, count: usize) -> Table {
         let mut rows = match by {
@@ -369,6 +391,13 @@ impl Heap {
             match categories.iter_mut().find(|it| it.0 == buffer.category) {
                 Some((_, bytes)) => *bytes = bytes.saturating_add(buffer.bytes),
                 None => categories.push((buffer.category, buffer.bytes)),
+            }
+        }
+        // With a variable goes what the tracebacks behind it keep, which has rows of its own.
+        for (name, retained, collected) in kept_by_tracebacks(&rows) {
+            if let Some(row) = rows.get_mut(&name) {
+                row.retained_bytes = row.retained_bytes.saturating_add(retained);
+                row.collected_bytes = row.collected_bytes.saturating_add(collected);
             }
         }
         let mut rows: Vec<Row> = rows.into_values().collect();

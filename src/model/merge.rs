@@ -33,6 +33,8 @@ pub fn merge(reports: &[&Report]) -> Option<Report> {
         collection.pause_us = collection
             .pause_us
             .saturating_add(report.collection.pause_us);
+        let size = &mut merged.process.world_size;
+        *size = (*size).max(report.process.world_size);
         if collection.generation != report.collection.generation {
             collection.generation = None;
         }
@@ -148,7 +150,7 @@ fn correct_shares(merged: &mut Report) {
 }
 
 /// True if the occurrences are all that the leak counts.
-fn is_complete(leak: &Leak) -> bool {
+pub fn is_complete(leak: &Leak) -> bool {
     let distinct = |of: fn(&Occurrence) -> u64| occurrences::distinct(&leak.occurrences, of);
     distinct(|seen| seen.count) == leak.count && distinct(|seen| seen.bytes) == leak.bytes_held
 }
@@ -305,7 +307,10 @@ fn processes(reports: &[&Report]) -> Option<String> {
         String::new()
     } else {
         let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
-        format!(" of {noun} {}", runs(&ranks).join(", "))
+        let size = reports.iter().filter_map(|it| it.process.world_size).max();
+        let size = size.filter(|&size| size as usize > ranks.len());
+        let of = size.map(|size| format!(" of {size}")).unwrap_or_default();
+        format!(" of {noun} {}{of}", runs(&ranks).join(", "))
     };
     Some(format!(
         "Merged from {} reports{of_ranks}; host and process are those of the first.",

@@ -1,5 +1,7 @@
 //! Which of the processes of a distributed job this one is.
 
+use super::report::Report;
+
 /// The variables in which a launcher gives a process its rank, its number on its machine, and how many there are.
 type Launcher = [&'static str; 3];
 
@@ -54,6 +56,14 @@ impl Rank {
                 .filter_map(|[.., size]| number(size))
                 .find(|&size| size > rank),
         })
+    }
+}
+
+impl Report {
+    /// Says which place in its job the process of the report has.
+    pub fn set_place(&mut self, place: Option<Rank>) {
+        self.process.world_size = place.and_then(|it| it.world_size);
+        self.set_rank(place.map(|it| it.rank));
     }
 }
 

@@ -74,6 +74,9 @@ pub struct Process {
     pub pid: u32,
     /// Rank in a distributed job; None outside of one.
     pub rank: Option<u32>,
+    /// Number of processes in the job, if that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub world_size: Option<u32>,
     /// Version of the interpreter, such as ``3.12.1``.
     pub python: String,
     /// The program: ``sys.argv[0]``.

@@ -72,7 +72,7 @@ pub fn with_counts(
     // The program may have initialised its process group since.
     let rank = Inspector::rank(py);
     report.get().map(|mut report| {
-        report.set_rank(rank.map(|rank| rank.rank));
+        report.set_place(rank);
         report.with_counts(&tallies)
     })
 }

@@ -91,7 +91,7 @@ fn add_functions(module: &Bound<'_, PyModule>) -> PyResult<()> {
         pipes::is_full_pipe, signals::arm_signal, signals::disarm_signal, signals::end_by_interrupt, signals::ignore,
         signals::next_signal, check_devices, watches::close, cuda_driver_present, current_rank,
         device_kinds, frameworks::add_device_kind, frameworks::register_framework,
-        watches::drop_deliveries, watches::relieve_teller, watches::os_threads, empty_report, report_of_run, epochs::begin_epoch, epochs::epochs, find,
+        watches::drop_deliveries, watches::relieve_teller, empty_report, report_of_run, epochs::begin_epoch, epochs::epochs, find,
         epochs::find_new, epochs::forget_epochs, fix, watches::flush, is_distributed, look,
         derived::merge, derived::merge_processes, watches::next_delivery, pages::patterns, redact,
         redacts, derived::select, shown_name, shown_place, watches::start_watch,

@@ -1,6 +1,7 @@
 //! The post-mortem of a request for memory that failed, put together part by part.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -16,15 +17,16 @@ use crate::diagnose::growth::GARBAGE_ACCUMULATES;
 use crate::diagnose::segments::{Segment, count, would_fit, would_fit_beside};
 use crate::diagnose::verdict::{Needs, judge};
 use crate::model::growth::{Grown, GrowthReport};
-use crate::model::heap::Heap;
+use crate::model::heap::{Buffer, Heap};
 use crate::model::json::{model_from_json, versioned};
 use crate::model::post_mortem::{Finding, Numbers, PostMortem};
 use crate::model::report::Report;
-use crate::model::words::counted;
+use crate::model::retention::UNREACHABLE;
+use crate::model::words::{counted, grouped, with_each_index, without_indices};
 use crate::render::html::live::{self, Looked};
 use crate::render::text;
 
-/// How many of the largest tensors are listed.
+/// How many owners of memory are listed.
 const OWNERS: usize = 8;
 /// How many leaks are listed, in one line each.
 const LEAKS: usize = 5;
@@ -210,25 +212,52 @@ impl Examination {
             return Err(PyRuntimeError::new_err("a backward pass is running"));
         }
         let heap = inspector.heap(py)?;
-        let buffers = heap.buffers.iter();
-        let mut mine: Vec<_> = buffers
-            .filter(|it| it.device == self.found.device)
-            .collect();
-        mine.sort_by_key(|buffer| std::cmp::Reverse(buffer.bytes));
-        let owners = mine.into_iter().take(OWNERS).map(|buffer| {
-            let dtype = buffer.dtype.as_deref().unwrap_or_default();
-            let shape = buffer.shape.as_ref().map(ToString::to_string);
-            Finding {
-                what: format!("{}: {dtype}{}", buffer.owner, shape.unwrap_or_default()),
-                bytes: buffer.bytes,
-                would_fit: None,
-                details: vec![buffer.category.words().to_owned()],
-            }
-        });
-        self.found.owners = owners.collect();
+        self.found.owners = owners_on(&self.found.device, &heap);
         self.heap = Some(heap);
         Ok(())
     }
+}
+
+/// Who has most memory on a device. Items of one container are told as one.
+fn owners_on(device: &str, heap: &Heap) -> Vec<Finding> {
+    let mut groups: BTreeMap<_, Vec<&Buffer>> = BTreeMap::new();
+    for buffer in heap.buffers.iter().filter(|it| it.device == device) {
+        let alike = (
+            without_indices(&buffer.owner),
+            &buffer.dtype,
+            buffer.category,
+        );
+        groups.entry(alike).or_default().push(buffer);
+    }
+    let mut groups: Vec<(u64, Vec<&Buffer>)> = groups
+        .into_values()
+        .map(|all| (all.iter().map(|it| it.bytes).sum(), all))
+        .collect();
+    groups.sort_by_key(|(bytes, _)| Reverse(*bytes));
+    let findings = groups.into_iter().take(OWNERS).map(|(bytes, all)| {
+        let owners: Vec<&str> = all.iter().map(|it| &*it.owner).collect();
+        let dtype = all[0].dtype.as_deref().unwrap_or_default();
+        let shape = all[0].shape.as_ref().map(ToString::to_string);
+        let count = match all.len() {
+            1 => String::new(),
+            // The largest comes first.
+            more => format!("{} buffers, the largest ", grouped(more as u64)),
+        };
+        Finding {
+            what: format!(
+                "{}: {count}{dtype}{}",
+                with_each_index(&owners),
+                shape.unwrap_or_default()
+            ),
+            bytes,
+            would_fit: None,
+            details: vec![match all[0].owner.starts_with(UNREACHABLE) {
+                true => "garbage".to_owned(),
+                false => all[0].category.words().to_owned(),
+            }],
+        }
+    });
+    findings.collect()
 }
 
 impl Examination {

@@ -226,12 +226,6 @@ pub fn relieve_teller(py: Python<'_>, is_relieved: bool) -> PyResult<()> {
     Ok(())
 }
 
-/// How many threads of the operating system this process has; 0 where it does not say.
-#[pyfunction]
-pub fn os_threads() -> u64 {
-    crate::analysis::counters::threads()
-}
-
 /// Drops what has not been delivered yet.
 #[pyfunction]
 pub fn drop_deliveries(py: Python<'_>) -> PyResult<()> {

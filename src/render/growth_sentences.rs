@@ -32,7 +32,11 @@ pub fn growth_headline(report: &GrowthReport) -> String {
             more => format!(" and {} more of their type since", grouped(more)),
         };
         let (count, step) = (growth.count(), grouped(growth.step));
-        headline += &format!("; {count}{place} at step {step}{since}");
+        let bytes = match growth.bytes {
+            0 => String::new(),
+            bytes => format!(" ({})", human_bytes(bytes)),
+        };
+        headline += &format!("; {count}{bytes}{place} at step {step}{since}");
     }
     if let Some(more) = resident_not_explained(report) {
         headline += &format!("; resident memory +{}, not explained", human_bytes(more));
@@ -87,7 +91,7 @@ fn why_not_explained(report: &GrowthReport) -> &'static str {
     };
     match report.found.is_empty() {
         true => {
-            "no group of tensors with a known owner has grown steadily and by enough to be reported"
+            "no group of tensors with a known owner and without a limit has grown steadily and by enough to be reported"
         }
         // What C++ keeps behind them is not all to be seen.
         false if report.found.iter().any(keeps_graphs) => {
@@ -200,7 +204,7 @@ fn of_tensors(report: &GrowthReport) -> String {
     let grown = u64::try_from(report.grown).unwrap_or_default();
     let reported = reported(report);
     if grown == 0 {
-        return format!("tensor memory did not grow in {steps} ({samples}){reported}");
+        return format!("no growth of tensor memory was seen in {steps} ({samples}){reported}");
     }
     let headline = format!("memory +{} in {steps}", human_bytes(grown));
     if grown_enough(report).is_none() {
@@ -413,7 +417,7 @@ mod tests {
         report.since = 30;
         assert_eq!(
             growth_headline(&report),
-            "tensor memory did not grow in 170 steps (20 samples)"
+            "no growth of tensor memory was seen in 170 steps (20 samples)"
         );
         let events = Growth {
             objects: 6_400,
@@ -433,7 +437,7 @@ mod tests {
             .to_vec();
         assert_eq!(
             growth_headline(&report),
-            "tensor memory did not grow in 170 steps (20 samples); at least 6,400 objects in `Trainer.events` at step 0; 70 more threads at step 0"
+            "no growth of tensor memory was seen in 170 steps (20 samples); at least 6,400 objects in `Trainer.events` at step 0; 70 more threads at step 0"
         );
     }
 
@@ -449,7 +453,7 @@ mod tests {
         let mut report = grown_by(1000 << 10);
         assert_eq!(
             growth_headline(&report),
-            "memory +1000.0 KiB in 170 steps, not explained: no group of tensors with a known owner has grown steadily and by enough to be reported \
+            "memory +1000.0 KiB in 170 steps, not explained: no group of tensors with a known owner and without a limit has grown steadily and by enough to be reported \
              (20 samples)"
         );
         report.found = vec![

@@ -12,10 +12,13 @@ use serde::Serialize;
 use crate::device::is_host;
 use crate::model::device_memory::on_device;
 use crate::model::heap::{Buffer, Category, Heap};
+use crate::model::retention::UNREACHABLE;
 use crate::model::words::{counted, grouped, name, place_within};
 
-/// Number of categories.
-const KINDS: usize = Category::ALL.len();
+/// Number of categories: those of buffers, and what only unreachable objects refer to.
+const KINDS: usize = Category::ALL.len() + 1;
+/// The last of them.
+pub const UNREACHABLE_MEMORY: &str = "unreachable";
 /// Fraction of a block's memory in one category from which the block has that colour.
 const MOSTLY: f64 = 0.9;
 /// Names longer than this are shortened in their middle.
@@ -33,6 +36,16 @@ pub struct Icicle {
 }
 
 impl Icicle {
+    /// How much of all memory is of a category.
+    pub fn bytes_of(&self, category: &str) -> u64 {
+        let sizes = self.blocks.first().map(|all| all.categories);
+        let named = category_names().zip(sizes.into_iter().flatten());
+        named
+            .filter(|(name, _)| *name == category)
+            .map(|(_, bytes)| bytes)
+            .sum()
+    }
+
     /// The blocks from the root to the largest part of what has nearly all memory, where that divides; nothing where
     /// that is below no object.
     pub fn largest_part(&self) -> Option<Vec<&Block>> {
@@ -86,7 +99,10 @@ pub struct Block {
     pub buffers: u64,
     /// Retained size; unknown for a block of several owners.
     pub retained: Option<u64>,
-    /// Bytes by category, in the order of [`Category::ALL`].
+    /// The index of its branch; `None` for a block of several or of none.
+    #[serde(skip)]
+    pub branch: Option<u32>,
+    /// Bytes by category, in the order of [`category_names`].
     pub categories: [u64; KINDS],
     pub kind: Kind,
     /// The contents, if the block is one buffer: `float32[64, 64] on cuda:0`.
@@ -109,20 +125,26 @@ pub enum Kind {
 
 impl Block {
     /// The category of nearly all its memory, if there is one.
-    pub fn category(&self) -> Option<Category> {
+    pub fn category(&self) -> Option<&'static str> {
         let (index, most) = self
             .categories
             .iter()
             .enumerate()
             .max_by_key(|&(index, bytes)| (bytes, Reverse(index)))?;
         let mostly = *most as f64 >= MOSTLY * self.bytes as f64;
-        Category::ALL.get(index).copied().filter(|_| mostly)
+        category_names().nth(index).filter(|_| mostly)
     }
 
     /// The reference and what it leads to: `.weight (Parameter)`.
     pub fn title(&self) -> String {
         step(&self.edge, &self.label)
     }
+}
+
+/// The names of the categories.
+pub fn category_names() -> impl Iterator<Item = &'static str> {
+    let of_buffers = Category::ALL.into_iter().map(Category::words);
+    of_buffers.chain([UNREACHABLE_MEMORY])
 }
 
 fn step(edge: &str, label: &str) -> String {
@@ -134,16 +156,10 @@ fn step(edge: &str, label: &str) -> String {
 
 /// The path to a buffer in one line, with a walk along an autograd graph as one step.
 pub fn way(heap: &Heap, buffer: &Buffer) -> String {
-    let mut steps = Vec::new();
-    let mut current = heap.branches.get(buffer.branch as usize);
-    while let Some(branch) = current {
-        steps.push(step(&branch.edge, &branch.label));
-        let above = branch.parent.map(|parent| parent as usize);
-        current = above.and_then(|parent| heap.branches.get(parent));
-        if steps.len() > heap.branches.len() {
-            break;
-        }
-    }
+    let above = heap
+        .branches_to(buffer)
+        .map(|at| &heap.branches[at as usize]);
+    let mut steps: Vec<String> = above.map(|it| step(&it.edge, &it.label)).collect();
     steps.reverse();
     steps.join(" → ")
 }
@@ -163,11 +179,12 @@ impl Sum {
     fn add(&mut self, buffer: &Buffer) {
         self.bytes = self.bytes.saturating_add(buffer.bytes);
         self.buffers += 1;
-        let category = Category::ALL.iter().position(|it| *it == buffer.category);
-        if let Some(category) = category {
-            let sum = &mut self.categories[category];
-            *sum = sum.saturating_add(buffer.bytes);
-        }
+        let category = match buffer.owner.starts_with(UNREACHABLE) {
+            true => None,
+            false => Category::ALL.iter().position(|it| *it == buffer.category),
+        };
+        let sum = &mut self.categories[category.unwrap_or(KINDS - 1)];
+        *sum = sum.saturating_add(buffer.bytes);
     }
 
     fn merge(&mut self, other: &Sum) {
@@ -363,6 +380,7 @@ impl Tree {
                 .as_ref()
                 .map(|place| place_within(place, NAME))
                 .unwrap_or_default(),
+            branch: u32::try_from(index).ok(),
             retained: branch
                 .retained
                 .map(|[device, host]| if self.on_devices { device } else { host }),
@@ -451,7 +469,7 @@ mod tests {
             let retained = block
                 .retained
                 .map_or(String::new(), |it| format!(" retained {it}"));
-            let category = block.category().map_or("several", Category::words);
+            let category = block.category().unwrap_or("several");
             // Writing to a `String` cannot fail.
             _ = writeln!(
                 out,

@@ -64,9 +64,13 @@ pub fn verdict(retention: &Retention) -> String {
             Some(_) => format!("{} only", paths[0].root_words),
         },
         (true, true) => format!("kept alive by {number}"),
-        (true, false) => format!(
-            "kept alive by {number}, and also by itself through C or C++, which no collection can free"
-        ),
+        (true, false) => {
+            let by = match retention.passes_object() {
+                true => "itself through C or C++",
+                false => "a loop through C or C++",
+            };
+            format!("kept alive by {number}, and also by {by}, which no collection can free")
+        }
     }
 }
 
@@ -152,9 +156,13 @@ pub fn removals(retention: &Retention) -> Vec<Removal<'_>> {
     if !by_itself.is_empty() {
         let frame = |keeper: &&Keeper| keeper.path.steps.first().map(|step| step.node);
         let frames: HashSet<_> = by_itself.iter().map(frame).collect();
-        let when = match frames.len() {
-            1 => "Released when the function returns",
-            _ => "Released when the functions return",
+        let ends = match frames.len() {
+            1 => "the function returns",
+            _ => "the functions return",
+        };
+        let when = match retention.by_collection {
+            true => format!("Released by the garbage collector after {ends}"),
+            false => format!("Released when {ends}"),
         };
         let title = match retention.is_enough || parts.len() == 1 {
             true => format!("{when}:"),

@@ -14,7 +14,7 @@ pub fn advice_on_resident(report: &GrowthReport) -> Option<String> {
     let more = resident_not_explained(report)?;
     Some(format!(
         "Resident memory grew steadily by {}, and the samples do not show why. It may be byte buffers, arrays in a \
-         dictionary, or memory of C and C++. `print(cyclescope.heap())` shows what holds arrays.",
+         dictionary or in a cache with a limit, or memory of C and C++. `print(cyclescope.heap())` shows what holds arrays.",
         human_bytes(more)
     ))
 }

@@ -13,6 +13,7 @@ pub fn report(leaks: Vec<Leak>, garbage_objects: u64) -> Report {
             host: "node17".into(),
             pid: 4242,
             rank: Some(3),
+            world_size: None,
             python: "3.12.1".into(),
             program: "train.py".into(),
             frameworks: vec![

@@ -36,6 +36,7 @@ pub fn scene(leak: &Leak, detail: Detail) -> Scene {
         box_of: HashMap::new(),
         hop_of: HashMap::new(),
         drawn: HashSet::new(),
+        passed: HashSet::new(),
     };
     builder.ring();
     builder.focus();
@@ -62,6 +63,17 @@ struct Builder<'a> {
     hop_of: HashMap<u32, usize>,
     /// The references that are drawn.
     drawn: HashSet<usize>,
+    /// Those from or to an object that others pass too, by their ends and their name.
+    passed: HashSet<(End, End, String)>,
+}
+
+/// Where a reference begins or ends.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum End {
+    /// An object, by its index in the leak's graph.
+    Node(u32),
+    /// One that references pass, by [`crate::model::report::Hop::object`].
+    Hop(u32),
 }
 
 impl<'a> Builder<'a> {
@@ -97,7 +109,13 @@ impl<'a> Builder<'a> {
                     let mut gap = Shape::gap(omitted, "the cycle");
                     gap.hidden = hidden.iter().filter_map(|step| step.node).collect();
                     self.scene.boxes.push(gap);
-                    leaving.push(Leaving::unknown());
+                    // Those that the report leaves out come after as many steps as these.
+                    let is_listed = self.leak.cycle_omitted == 0
+                        || steps_before_gap(self.leak) < steps.len() - after;
+                    match hidden.last().filter(|_| is_listed) {
+                        Some(step) => leaving.extend(self.step_out(step, next)),
+                        None => leaving.push(Leaving::unknown()),
+                    }
                 }
             }
         }
@@ -313,7 +331,8 @@ impl<'a> Builder<'a> {
         }));
     }
 
-    /// The reference as one link, or as one for each of the objects that it passes.
+    /// The reference as one link, or as one to each of the objects that it passes, but for those that another one has
+    /// had already.
     fn parts(
         &mut self,
         index: usize,
@@ -332,7 +351,7 @@ impl<'a> Builder<'a> {
         if !self.passes(edge) {
             return vec![(from, to, last)];
         }
-        let mut here = from;
+        let mut here = (from, End::Node(edge.from));
         let mut parts = vec![];
         for hop in &edge.through {
             let next_box = self.scene.boxes.len();
@@ -348,13 +367,16 @@ impl<'a> Builder<'a> {
                 },
                 ..last.clone()
             };
+            let there = (there, End::Hop(hop.object));
             parts.push((here, there, leaving));
             here = there;
         }
         let label = edge.through.last().map(|hop| hop.onwards.clone());
         let label = label.unwrap_or_default();
-        parts.push((here, to, Leaving { label, ..last }));
-        parts
+        parts.push((here, (to, End::Node(edge.to)), Leaving { label, ..last }));
+        parts.retain(|(from, to, it)| self.passed.insert((from.1, to.1, it.label.clone())));
+        let parts = parts.into_iter();
+        parts.map(|(from, to, it)| (from.0, to.0, it)).collect()
     }
 
     /// One box for what is not drawn around each box, and one for what the report leaves out.
@@ -444,6 +466,8 @@ pub fn cut_meaning(leak: &Leak, count: usize) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::report::Hop;
+    use crate::render::sample_parts::edge;
     use crate::render::samples;
 
     #[test]
@@ -497,6 +521,48 @@ mod tests {
         );
         assert_eq!(whole.links[1].role, EdgeRole::Cut);
         assert_eq!((whole.links[5].from, whole.links[5].to), (1, 5));
+    }
+
+    #[test]
+    fn a_reference_that_several_pass_is_counted_once() {
+        let mut report = samples::through_dictionary();
+        let leak = &mut report.leaks[0];
+        // Beside the cycle, another object whose dictionary has two of the objects.
+        let from = leak.graph.nodes.len() as u32;
+        leak.graph.nodes.push(leak.graph.nodes[0].clone());
+        for (to, key) in [(0, "one"), (1, "two")] {
+            let mut edge = edge(from, to, &format!(".{key}"), EdgeRole::Other);
+            edge.through = vec![Hop {
+                object: 77,
+                label: "dict".to_owned(),
+                into: ".__dict__".to_owned(),
+                onwards: format!("['{key}']"),
+            }];
+            leak.graph.edges.push(edge);
+        }
+        let links = scene(leak, Detail::Plumbing).links;
+        let labels = links.iter().map(|link| &*link.label);
+        let labels: Vec<&str> = labels.filter(|it| it.starts_with(".__dict__")).collect();
+        assert_eq!(labels, [".__dict__"; 2]);
+    }
+
+    #[test]
+    fn the_way_out_of_what_a_long_cycle_leaves_out_is_drawn_once() {
+        let mut report = samples::million_ring();
+        let leak = &mut report.leaks[0];
+        leak.cycle_omitted = 0;
+        leak.cycle = vec![leak.cycle[0].clone(); 30];
+        leak.graph.nodes = vec![leak.graph.nodes[0].clone(); 30];
+        let next = |from| edge(from, (from + 1) % 30, ".next", EdgeRole::Cycle);
+        leak.graph.edges = (0..30).map(next).collect();
+        for (node, step) in (0..).zip(&mut leak.cycle) {
+            (step.node, step.edge) = (Some(node), ".next".to_owned());
+        }
+        let scene = scene(leak, Detail::Leak);
+        let gap = scene.boxes.iter().position(|it| it.kind == ShapeKind::Gap);
+        let out = scene.links.iter().filter(|link| Some(link.from) == gap);
+        let labels: Vec<&str> = out.map(|link| &*link.label).collect();
+        assert_eq!(labels, [".next"]);
     }
 
     #[test]

@@ -133,9 +133,11 @@ def test_parameters_of_an_optimizer_are_no_copies() -> None:
 
 def test_the_state_of_an_optimizer_is_not_to_be_cleared() -> None:
     layers = [nn.Linear(16, 16) for _ in range(32)]
-    opt = torch.optim.Adam([it for layer in layers for it in layer.parameters()])
+    opt = torch.optim.Adam(layers[0].parameters())
     with watched() as monitor, Ended(monitor):
         for active in range(1, 31):
+            if active > 1:
+                opt.add_param_group({"params": list(layers[active - 1].parameters())})
             out = torch.ones(16)
             for layer in layers[:active]:
                 out = layer(out)

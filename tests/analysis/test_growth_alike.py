@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy
 import pytest
 
 import cyclescope
@@ -354,3 +355,46 @@ def test_a_few_lists_in_a_list_are_named_one_by_one() -> None:
 
     found = watched(60, step).found
     assert sorted(it.owner[-3:] for it in found) == ["[0]", "[1]", "[2]"]
+
+
+def test_objects_of_many_classes_in_one_cache_are_one_owner() -> None:
+    classes = [type(f"Node{number}", (), {}) for number in range(24)]
+    cache: dict[type, list[Any]] = {}
+
+    def node(of: type) -> Any:
+        made = of()
+        made.data = [0] * 100
+        return made
+
+    def step(_: int) -> None:
+        for of in classes:
+            cache.setdefault(of, []).extend(node(of) for _ in range(40))
+
+    found = [it.owner for it in watched(150, step).found]
+    assert sum(owner.endswith("[each]") for owner in found) == 1, found
+    assert len(found) <= 2, found
+
+
+PARTS = [type(f"Part{number}", (), {}) for number in range(12)]
+
+
+class Block:
+    def __init__(self) -> None:
+        self.values = numpy.ones(20_000)
+
+
+class Table:
+    """As a table of pandas: of many parts, of which one has the memory."""
+
+    def __init__(self) -> None:
+        self.parts = [part() for part in PARTS for _ in range(3)]
+        self.blocks = (Block(),)
+
+
+def test_an_object_of_many_parts_is_told_by_the_one_that_keeps_most() -> None:
+    tables = []
+    with cyclescope.LeakMonitor(every=1, max_share=float("inf"), min_bytes=2**20) as monitor:
+        for _ in range(150):
+            tables.append(Table())
+            monitor.step()
+    assert [it.owner for it in monitor.found if "`tables`" in it.owner], monitor.headline

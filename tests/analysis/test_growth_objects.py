@@ -43,6 +43,16 @@ COUNTED = ("waiting_threads", "open_files")
 """Counted by the operating system, and only where it says so in ``/proc``."""
 
 
+class Turn:
+    """A state that leads back to the one before."""
+
+    __slots__ = ("before", "state")
+
+    def __init__(self, before: Turn | None) -> None:
+        self.before = before
+        self.state = bytes(bytearray(4096))
+
+
 @pytest.mark.parametrize("name", [each.__name__ for each in growing.LEAKS])
 def test_a_leak_is_told_with_its_owner(name: str) -> None:
     if name in COUNTED and not Path("/proc/self/fd").exists():
@@ -101,6 +111,20 @@ def test_the_figures_are_those_of_the_objects() -> None:
     assert told.bytes == pytest.approx(told.objects * each, rel=0.1)
     assert told.objects <= 1.1 * len(kept)
     assert told.bytes_per_step == pytest.approx(200 * each, rel=0.2)
+
+
+def test_the_rate_of_a_chain_is_that_of_what_came_and_not_of_what_it_leads_back_to() -> None:
+    last = Turn(None)
+    for _ in range(2_000):
+        last = Turn(last)
+    with cyclescope.LeakMonitor(every=1, max_share=float("inf"), min_bytes=2**10) as monitor:
+        for _ in range(300):
+            for _ in range(20):
+                last = Turn(last)
+            monitor.step()
+    (told,) = monitor.found
+    assert told.bytes_per_step == pytest.approx(20 * sys.getsizeof(last.state), rel=0.2)
+    assert re.search(r"objects \([\d.]+ [KM]iB\) in ", monitor.headline)
 
 
 def test_it_is_rendered_and_withdrawn(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:

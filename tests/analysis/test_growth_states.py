@@ -123,3 +123,20 @@ def test_gradients_that_are_cleared_in_each_step_carry_nothing_on() -> None:
     monitor = add_up(lambda model: KEPT.update(norm=model[0].weight.grad.norm()), clears=True)
     KEPT.clear()
     assert monitor.found == []
+
+
+def test_an_input_that_only_a_graph_keeps_is_of_what_the_graph_keeps() -> None:
+    losses: list[Any] = []
+    weight = torch.ones(4096, requires_grad=True)
+
+    def own_input(_: int) -> None:
+        losses.append(torch.ones(4096, requires_grad=True).sum() * 2)
+
+    def parameter(_: int) -> None:
+        losses.append((weight * 2).sum())
+
+    (found,) = watched(own_input).found
+    assert "3 autograd nodes each, which keep 16.0 KiB" in found.summary
+    losses.clear()
+    (found,) = watched(parameter).found
+    assert "16.0 KiB" not in found.summary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import weakref
@@ -119,6 +120,33 @@ def test_all_containers_that_hold_the_same_are_said() -> None:
     found = next(it for it in watched(step).found if it.tensors)
     assert "hold at least some of them too" in found.summary
     assert all(f"`{name}`" in found.summary for name in ("kept", "by_step", "events"))
+
+
+def resolver(future: asyncio.Future[None]) -> Callable[[], None]:
+    return lambda: future.set_result(None)
+
+
+RESOLVE: Callable[[], object] = int
+
+
+def test_what_a_function_of_a_module_holds_too_is_said_by_its_name() -> None:
+    global RESOLVE
+    loop = asyncio.new_event_loop()
+    kept: list[Any] = []
+    RESOLVE = resolver(future := loop.create_future())
+    add = future.add_done_callback
+    del future
+
+    def step(_: int) -> None:
+        tensor = torch.ones(8, 500)
+        kept.append(tensor)
+        add(lambda _: tensor.numel())
+
+    (found,) = [it for it in watched(step).found if it.tensors]
+    RESOLVE = int
+    loop.close()
+    assert "__dict__" not in found.summary
+    assert "at least some of them too" in found.summary
 
 
 class Trainer:

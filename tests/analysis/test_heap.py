@@ -8,6 +8,7 @@ import gc
 import io
 import json
 import mmap
+import re
 import signal
 import sys
 import threading
@@ -29,6 +30,7 @@ interrupts.hear()
 
 MIB = 1 << 20
 history: list[Any] = []
+failure: Any = None
 model: Any = None
 
 
@@ -159,6 +161,69 @@ def test_what_a_cycle_holds_is_freed_by_a_collection() -> None:
         it for it in json.loads(heap.top("owner").to_json())["rows"] if "history" in it["name"]
     ]
     assert told["collected_bytes"] == MIB
+
+
+def test_with_a_variable_goes_what_the_cell_of_an_inner_function_has() -> None:
+    data = array()
+    seen = weakref.ref(data)
+
+    def inner() -> Any:
+        return data  # noqa: F821
+
+    owner = row(cyclescope.heap().top("owner"), "local `data`")
+    assert owner.retained_bytes == MIB
+    del data
+    assert seen() is None
+    with pytest.raises(NameError):
+        inner()
+
+
+def fails() -> None:
+    batch = array()
+    raise ValueError(len(batch))
+
+
+def test_with_a_variable_goes_what_a_traceback_behind_it_keeps() -> None:
+    class Trainer: ...
+
+    trainer: Any = Trainer()
+    trainer.best = array(2)
+    try:
+        fails()
+    except ValueError as error:
+        trainer.last = error
+    top = cyclescope.heap().top("owner")
+    rows = [it for it in top.rows if "local `trainer`" in it.name]
+    retained = {it.name.startswith("local `trainer`"): it.retained_bytes for it in rows}
+    assert retained == {True: 3 * MIB, False: MIB}
+    del trainer
+    assert not [it for it in cyclescope.heap().top("owner").rows if "`batch`" in it.name]
+
+
+def test_with_an_exception_goes_what_its_traceback_keeps() -> None:
+    def inner() -> None:
+        batch = {"x": array(2)}
+        raise ValueError(len(batch))
+
+    def outer() -> None:
+        try:
+            inner()
+        except ValueError as error:
+            kept = error
+            raise KeyError(str(kept)) from kept
+
+    global failure
+    try:
+        outer()
+    except KeyError as error:
+        failure = error
+    failure.data = array(1)
+    rows = cyclescope.heap().top("owner").rows
+    own = [it for it in rows if re.fullmatch(r"module \S+ → `failure` \(KeyError\)", it.name)]
+    assert [it.retained_bytes for it in own] == [3 * MIB]
+    failure = None
+    gc.collect()
+    assert not [it for it in cyclescope.heap().top("owner").rows if "`batch`" in it.name]
 
 
 def test_what_two_owners_share_is_retained_by_neither() -> None:

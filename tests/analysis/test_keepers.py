@@ -16,6 +16,7 @@ import sys
 import threading
 import types
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,11 @@ from support.marks import needs_torch
 
 CASES = int(os.environ.get("TEST_CASES", "40"))
 TESTS = Path(__file__).parents[1]
+kept: dict[str, Any] = {}
+
+
+class Kept:
+    jobs: list[Any]
 
 
 def judged(program: str, *arguments: str, cases: int = CASES) -> int:
@@ -103,22 +109,35 @@ def test_a_pending_timer_is_one_keeper() -> None:
     assert seen() is None
 
 
-def test_the_results_of_cells_are_the_history_of_the_notebook(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    main = sys.modules["__main__"]
+def in_a_notebook(monkeypatch: pytest.MonkeyPatch, names: Callable[[Thing], dict[str, Any]]) -> Any:
+    """What keeps an object that has names in a notebook."""
     thing = Thing()
     seen = weakref.ref(thing)
     monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
-    for name, value in [("get_ipython", print), ("Out", {3: thing}), ("_3", thing), ("_", thing)]:
-        monkeypatch.setattr(main, name, value, raising=False)
+    for name, value in {"get_ipython": print, **names(thing)}.items():
+        monkeypatch.setattr(sys.modules["__main__"], name, value, raising=False)
     value = None
     del thing
-    words = keepers_of(seen)
+    return keepers_of(seen)
+
+
+def test_the_results_of_cells_are_the_history_of_the_notebook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = in_a_notebook(monkeypatch, lambda it: {"Out": {3: it}, "_3": it, "_": it})
     # What `monkeypatch` keeps is not asked about.
     history = sorted(it for it in words if it.startswith("the notebook's history"))
     assert len(history) == 3, words
     assert any("Out" in it and "[3]" in it for it in history), words
+
+
+def test_a_variable_of_the_notebook_is_none_of_its_history(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = in_a_notebook(monkeypatch, lambda it: {"_": it, "mine": it, "_4": it})
+    named = [it for it in words if it.endswith((".mine", "`mine`"))]
+    assert named == ["module `__main__` → `mine`"], words
+    assert sum(it.startswith("the notebook's history") for it in words) == 2, words
 
 
 @needs_torch
@@ -302,7 +321,7 @@ def test_what_the_c_code_of_a_module_has_is_none_of_its_attributes() -> None:
     finally:
         del copyreg.dispatch_table[Session]
     words = [path.words for path in report.paths if path.root != "local"]
-    assert "`copyreg` → `dispatch_table` (" in report.keepers[0].words
+    assert "→ `dispatch_table` (" in report.keepers[0].words
     assert "→ `dispatch_table` (" in words[0]
     assert not any("module `_pickle` → `" in each for each in words)
 
@@ -330,3 +349,22 @@ def test_a_tuple_with_names_that_c_made_keeps_what_it_has() -> None:
     assert "local `reports` in " in keeper.words
     reports.clear()
     assert buffer() is None
+
+
+def test_a_reference_is_named_as_on_the_first_path() -> None:
+    class Job:
+        def __init__(self) -> None:
+            self.out = numpy.ones(9)
+
+        def done(self) -> None: ...
+
+    job = Job()
+    kept["done"] = [job.done]
+    Kept.jobs = [job]
+    del job
+    retention = cyclescope.why_alive(Kept.jobs[0].out)
+    (keeper,) = retention.keepers
+    assert len(retention.paths) == 2
+    assert retention.paths[0].words.startswith(keeper.words), str(retention)
+    Kept.jobs.clear()
+    kept.clear()

@@ -176,6 +176,21 @@ def test_the_page_has_the_numbers_the_owners_and_what_grew(
     assert "Out of memory on cpu" in watch.last.to_html()
 
 
+def test_what_one_container_has_is_told_as_one(allocator: Allocator, tmp_path: Path) -> None:
+    kept = [allocator.block(torch.zeros(MIB)) for _ in range(20)]
+    single = allocator.block(torch.zeros(3 * MIB))
+    with cyclescope.on_oom(tmp_path) as watch:
+        allocator.fail(600 * MIB)
+    assert watch.last is not None
+    told = [(each.what, each.bytes) for each in watch.last.owners]
+    ((words, size),) = [it for it in told if "`kept`" in it[0]]
+    assert size == len(kept) * kept[0].nbytes
+    assert words.endswith(f"→ [each] → Tensor: 20 buffers, the largest float32[{MIB}]"), words
+    ((words, size),) = [it for it in told if "`single`" in it[0]]
+    assert words.endswith(f": float32[{3 * MIB}]"), words
+    assert size == single.nbytes
+
+
 def test_without_a_page_text_and_json_are_there(
     allocator: Allocator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

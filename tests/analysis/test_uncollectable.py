@@ -145,7 +145,8 @@ COLLECTABLE: list[Callable[[], Any]] = [in_use, in_use_by_its_graph, garbage, a_
 
 
 def test_the_page_of_the_heap_says_so_first() -> None:
-    for _ in range(20):
+    # More than what earlier tests of the process have left.
+    for _ in range(200):
         a_lambda()
     lead = cyclescope.heap().to_html().split("<main")[0].split("<h1")[1]
     assert "is in cycles that no collection frees" in lead
@@ -163,13 +164,15 @@ def owner_of(make: Callable[[], Any]) -> tuple[str, weakref.ref[Any], list[str]]
 
 @pytest.mark.parametrize("make", UNCOLLECTABLE)
 def test_the_heap_names_what_no_collection_frees(make: Callable[[], Any]) -> None:
+    gc.collect()
+    unreachable = cyclescope.heap().unreachable
     owner, alive, notes = owner_of(make)
     gc.collect()
     assert alive() is not None
     assert owner.startswith(f"uncollectable: {UNCOLLECTABLE[make]}"), owner
     assert sum("no collection frees it" in note for note in notes) == 1
-    # One of them is left, with what a test before it made.
-    assert "unreachable" not in str(cyclescope.heap()).split("owner")[0]
+    # It stays, and C++ that a test before it left may do so too.
+    assert cyclescope.heap().unreachable <= unreachable
 
 
 @pytest.mark.parametrize("make", COLLECTABLE)

@@ -138,7 +138,7 @@ def test_a_traceback_is_named_with_what_keeps_it(monkeypatch: pytest.MonkeyPatch
     line = fails.__code__.co_firstlineno + 2
     wanted = (
         f"local `batch` in `fails`, test_why_alive.py:{line}, kept by the traceback in "
-        "`sys.last_exc` → ndarray"
+        "module `sys` → `last_exc` (ValueError) → ndarray"
     )
     assert wanted in found, found
 
@@ -323,6 +323,43 @@ def test_what_takes_a_collection_is_said() -> None:
     report = cyclescope.why_alive(history[0])
     assert not report.by_collection
     assert "Remove this to free it:" in str(report)
+
+
+def test_what_takes_a_collection_after_the_function_has_returned_is_said() -> None:
+    class Owner:
+        def __init__(self) -> None:
+            self.callback = lambda: self
+
+    def run() -> tuple[str, weakref.ref[Owner]]:
+        owner = Owner()
+        return str(cyclescope.why_alive(owner)), weakref.ref(owner)
+
+    class Plain: ...
+
+    def keeps_an_exception() -> tuple[str, weakref.ref[Plain]]:
+        """Its traceback leads back to the frame."""
+        plain = Plain()
+        try:
+            raise ValueError
+        except ValueError as error:
+            kept = error
+        assert kept is not None
+        return str(cyclescope.why_alive(plain)), weakref.ref(plain)
+
+    for function in (run, keeps_an_exception):
+        said, weak = function()
+        assert weak() is not None
+        assert "Released by the garbage collector after the function returns:" in said
+        gc.collect()
+        assert weak() is None
+
+    def keeps_none() -> tuple[str, weakref.ref[Plain]]:
+        plain = Plain()
+        return str(cyclescope.why_alive(plain)), weakref.ref(plain)
+
+    said, plain = keeps_none()
+    assert plain() is None
+    assert "Released when the function returns:" in said
 
 
 def test_a_function_that_c_holds_is_no_local_variable() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections import OrderedDict, defaultdict, deque
 from typing import Any, NamedTuple
 
@@ -50,6 +51,57 @@ def key_int() -> None:
 @case(step("dict", "[<int>]"), path=("['data']",))
 def key_int_long() -> None:
     dict_with(10**100)
+
+
+class Split(enum.Enum):
+    TRAIN = 1
+
+    def __repr__(self) -> str:
+        raise AssertionError("__repr__ was called")
+
+
+class Renamed(enum.Enum):
+    FIRST = "first"
+
+    @property
+    def name(self) -> str:
+        raise AssertionError("a property was read")
+
+
+class Access(enum.Flag):
+    READ = 1
+    WRITE = 2
+
+
+class Like:
+    """No enumeration, though it has the attribute of one."""
+
+    _name_ = "TRAIN"
+
+
+@case(step("dict", "[test_names_containers.Split.TRAIN]"), path=("['data']",))
+def key_of_an_enumeration() -> None:
+    dict_with(Split.TRAIN)
+
+
+@case(step("dict", "[test_names_containers.Renamed.FIRST]"), path=("['data']",))
+def key_of_an_enumeration_with_a_property() -> None:
+    dict_with(Renamed.FIRST)
+
+
+@case(step("dict", "[(1, test_names_containers.Split.TRAIN)]"), path=("['data']",))
+def key_with_a_member_of_an_enumeration() -> None:
+    dict_with((1, Split.TRAIN))
+
+
+@case(step("dict", "[<test_names_containers.Access>]"), path=("['data']",))
+def key_of_two_flags() -> None:
+    dict_with(Access.READ | Access.WRITE)
+
+
+@case(step("dict", "[<test_names_containers.Like>]"), path=("['data']",))
+def key_like_a_member_of_an_enumeration() -> None:
+    dict_with(Like())
 
 
 @case(step("dict", "[True]"), path=("['data']",))

@@ -137,7 +137,7 @@ def test_cuda_is_not_initialised() -> None:
 
 @pytest.fixture
 def said(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
-    monkeypatch.setattr(_watch, "_said", False)
+    monkeypatch.setattr(_watch, "_said", set())
     caplog.set_level(logging.WARNING, "cyclescope")
     return lambda: [record.getMessage() for record in caplog.records]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import random
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -345,3 +347,43 @@ def test_a_compiled_function_that_keeps_a_constant_is_named() -> None:
     assert "`constant`" in said
     assert "Jaxpr" in said
     del compiled
+
+
+def product_with(captured: Any, how: str) -> Any:
+    if how == "captured":
+        return jax.jit(lambda x: x @ captured)
+    bound = Holder(captured)
+    product = jax.jit(lambda self, x: x @ self.held, static_argnums=0)
+    return functools.partial(product, bound)
+
+
+@pytest.mark.parametrize("how", ["captured", "static"])
+def test_an_entry_of_a_cache_of_jax_says_how_to_empty_it(how: str) -> None:
+    array = jnp.ones((31, 17))
+    died = weakref.ref(array)
+    product = product_with(array, how)
+    product(jnp.ones((3, 31)))
+    (note,) = [note for note in cyclescope.why_alive(array).notes if "cache" in note]
+    assert "of these references are entries of caches of JAX" in note
+    assert "`jax.clear_caches()`" in note
+    # What is said of it is so.
+    del product
+    jax.clear_caches()
+    assert [note for note in cyclescope.why_alive(array).notes if "cache" in note] == []
+    del array
+    gc.collect()
+    assert died() is None
+
+
+def test_a_cache_that_jax_does_not_empty_is_not_called_so() -> None:
+    array = jnp.ones((29, 17))
+    held = Holder(array)
+    product = jax.jit(lambda self, x: x * 2, static_argnums=0, donate_argnums=1)
+    product(held, jnp.ones((3, 29)))
+    jax.clear_caches()
+    del held
+    why = cyclescope.why_alive(array)
+    # JAX's own cache of which arguments are donated (`donation_vector`), by their structure.
+    kept_by_jax = [keeper for keeper in why.keepers if "jax._src" in str(keeper)]
+    assert kept_by_jax
+    assert [note for note in why.notes if "caches of JAX" in note or "a cache of JAX" in note] == []

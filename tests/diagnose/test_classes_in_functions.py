@@ -201,3 +201,22 @@ def test_a_method_that_captures_its_owner_is_told_once() -> None:
     advice = leak_of(of_its_owner).advice
     assert "not capture `owner`." in advice
     assert " Or let the method" not in advice
+
+
+def beside_a_function_that_keeps_itself() -> object:
+    weights = array()
+
+    def visit(depth: int) -> Any:
+        return visit(depth - 1) if depth else weights.sum()
+
+    class Solver:
+        def solve(self) -> Any:
+            return visit(3)
+
+    return Solver().solve()
+
+
+def test_to_move_a_class_is_no_advice_where_a_function_keeps_the_memory_too() -> None:
+    advice = leak_of(beside_a_function_that_keeps_itself).advice
+    assert "module level" not in advice
+    assert "not capture `weights`" in advice

@@ -264,11 +264,11 @@ UNKNOWN = "the code that made it could not be determined"
 @pytest.mark.parametrize(
     ("first", "second", "is_shown"),
     [
-        ("layer.raw = layer.forward", "", True),
-        ("setattr(layer, 'raw', layer.forward)", "", True),
-        ("layer.raw = layer.forward", "torch.nn.Identity().raw = array()", False),
-        ("call = layer.forward", "layer.raw = call", False),
-        ("other = layer", "layer.raw = other.forward", False),
+        ("layer.unhooked = layer.forward", "", True),
+        ("setattr(layer, 'unhooked', layer.forward)", "", True),
+        ("layer.unhooked = layer.forward", "torch.nn.Identity().unhooked = array()", False),
+        ("call = layer.forward", "layer.unhooked = call", False),
+        ("other = layer", "layer.unhooked = other.forward", False),
     ],
 )
 def test_the_line_that_stores_a_librarys_method_on_its_object_is_shown(
@@ -285,7 +285,7 @@ def test_the_line_that_stores_a_librarys_method_on_its_object_is_shown(
 
 @needs_torch
 def test_where_a_line_is_shown_its_code_is_not_called_unknown(modules: Modules) -> None:
-    text = LAYER.format(kind="Lin", first="layer.raw = layer.forward", second="")
+    text = LAYER.format(kind="Lin", first="layer.unhooked = layer.forward", second="")
     leak, told = leak_of(text, modules)
     assert leak.source is not None
     assert UNKNOWN not in told

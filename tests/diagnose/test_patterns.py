@@ -74,7 +74,7 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
     "mutually_recursive_functions": (
         "mutually-recursive-functions",
         "visit_left visit_right",
-        "return result",
+        "    del visit_right",
     ),
     "namespace_of_exec": ("namespace-made-at-run-time", "scale", None),
     "partial_keeps_owner": (
@@ -92,7 +92,7 @@ SHAPES: dict[str, tuple[str, str, str | None]] = {
         "ConfigWithSize size config",
         "size = property(lambda self: self.value)",
     ),
-    "recursive_inner_function": ("recursive-inner-function", "halve", "return result"),
+    "recursive_inner_function": ("recursive-inner-function", "halve", "    del halve"),
     "sequence_iterator_on_owner": ("iterator-on-owner", "Shards.cursor", "    return iter(self)"),
     "task_keeps_exception": ("future-keeps-exception", "Task task serve", "    del task"),
     "thread_never_started": ("thread-target", "Prefetcher.worker fill", None),

@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import gc
 import logging
+import re
 import sys
 import types
 from collections import namedtuple
@@ -19,6 +20,7 @@ import pytest
 
 import common
 import cyclescope
+from support.followed import futures
 
 pytestmark = pytest.mark.usefixtures("collector_paused")
 
@@ -503,3 +505,12 @@ def test_functions_of_one_line_are_all_spoken_of() -> None:
     assert "its owner; another one of this line does too." in two.advice
     (several,) = leaks_of(lambda: Table("several"))
     assert "its owner; 3 more of this line do too." in several.advice
+
+
+def test_each_variable_with_a_failed_future_is_named() -> None:
+    (leak,) = leaks_of(lambda: futures(lambda: numpy.zeros(100), False))
+    assert re.search(
+        r"Delete the local variables `\w+` and `\w+` before `futures` ends", leak.advice
+    )
+    assert "`all_of_them`" in leak.advice
+    assert "`last`" in leak.advice

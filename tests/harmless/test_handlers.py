@@ -106,10 +106,12 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 kept = [[] for _ in range(300_000)]
 
 def work():
+    torch.set_grad_enabled(True)  # an optimizer that is interrupted may leave it off
     optimizer.zero_grad()
     model(torch.ones(2, 10)).sum().backward()
     optimizer.step()
 
+work()  # the first imports much, which has to end
 interrupted(work, 0.01, 40)
 """
 

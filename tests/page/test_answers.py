@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import types
 from collections.abc import Iterator
@@ -130,6 +131,26 @@ def test_eighteen_hooks_are_one_box_and_on_a_phone_an_outline(hooked: str, open_
     expect(opened.page.locator(".drawn-narrow svg")).to_have_count(0)
 
 
+@pytest.mark.parametrize("width", [1440, 1300, 1100])
+def test_letters_of_what_is_drawn_are_legible_at_every_width(
+    width: int, module: Any, open_page: Open
+) -> None:
+    module.net = torch.nn.Linear(64, 64)
+    module.optimizer = torch.optim.Adam(module.net.parameters())
+    module.history = []
+    for _ in range(2):
+        loss = module.net(torch.randn(8, 64)).square().mean()
+        loss.backward()
+        module.optimizer.step()
+        module.history.append(loss)
+    page = cyclescope.why_alive(module.net.weight).to_html()
+    opened = open_page(page, viewport={"width": width, "height": 900})
+    letters = opened.page.locator(".drawn:visible .name, .drawn-narrow:visible .name")
+    assert letters.count() + opened.page.locator(".outline:visible li").count() > 3
+    heights: Any = letters.evaluate_all("all => all.map((one) => 12 * one.getCTM().a)")
+    assert all(height >= 9 for height in heights), heights
+
+
 def test_a_chain_stays_a_drawing_on_a_phone(module: Any, open_page: Open) -> None:
     module.held = {"one": [torch.zeros(MIB)]}
     page = cyclescope.why_alive(module.held["one"][0]).to_html()
@@ -173,7 +194,20 @@ def test_the_first_sentence_names_place_and_cycle_of_a_single_leak(
 
 def test_the_first_sentence_of_merged_reports_says_on_which_ranks(open_page: Open) -> None:
     lead = open_page(gallery.of_ranks(8).to_html()).page.locator("p.lead b")
-    expect(lead).to_contain_text(", on all 8 ranks")
+    expect(lead).to_have_text(re.compile(", on all 8 ranks$"))
+
+
+@pytest.mark.parametrize(
+    ("size", "said"), [(None, "ranks that reported"), (5, "ranks that reported, of 5")]
+)
+def test_a_rank_that_wrote_no_report_is_not_counted_among_all(
+    size: int | None, said: str, open_page: Open
+) -> None:
+    data = json.loads(gallery.of_ranks(4).to_json())
+    data["process"]["world_size"] = size
+    report = cyclescope.CycleReport.from_json(json.dumps(data))
+    lead = open_page(report.to_html()).page.locator("p.lead b")
+    expect(lead).to_have_text(re.compile(f", on all 4 {said}$"))
 
 
 def test_long_names_are_short_in_sentences_and_each_is_there(open_page: Open) -> None:

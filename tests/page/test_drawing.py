@@ -42,6 +42,41 @@ def test_no_name_lies_over_a_box_or_another_name(name: str, open_page: Open) -> 
                 assert not overlap(label, other), f"{view}: {label} and {other}"
 
 
+def test_a_drawing_that_was_whole_is_whole_in_a_narrower_window(
+    report: cyclescope.CycleReport, open_page: Open
+) -> None:
+    page = crowded(report, 200).to_html()
+    opened = open_page(page, viewport={"width": 1440, "height": 900})
+    opened.show("Everything")
+    view = opened.page.locator("section.leak:not([hidden]) .view")
+    scale = opened.drawing.evaluate("svg => svg.getBoundingClientRect().width")
+
+    def is_whole() -> bool:
+        drawn, room = opened.drawing.bounding_box(), view.bounding_box()
+        assert drawn is not None
+        assert room is not None
+        return (
+            drawn["x"] >= room["x"] - 1
+            and drawn["x"] + drawn["width"] <= room["x"] + room["width"] + 1
+        )
+
+    assert is_whole()
+    opened.page.set_viewport_size({"width": 640, "height": 900})
+    opened.page.wait_for_timeout(300)
+    assert is_whole()
+    # What was moved or enlarged stays.
+    opened.page.set_viewport_size({"width": 1440, "height": 900})
+    opened.page.wait_for_timeout(300)
+    now = opened.drawing.evaluate("svg => svg.getBoundingClientRect().width")
+    assert now == pytest.approx(scale, abs=1)
+    opened.page.get_by_role("button", name="Zoom in").click()
+    scale = opened.drawing.evaluate("svg => svg.getBoundingClientRect().width")
+    opened.page.set_viewport_size({"width": 640, "height": 900})
+    opened.page.wait_for_timeout(300)
+    now = opened.drawing.evaluate("svg => svg.getBoundingClientRect().width")
+    assert now == pytest.approx(scale, abs=1)
+
+
 @pytest.mark.parametrize("objects", [49, 200, 2000, -1000])
 def test_many_objects_are_a_few_boxes_that_never_overlap(
     report: cyclescope.CycleReport, open_page: Open, objects: int

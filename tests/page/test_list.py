@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Locator, expect
 
 import cyclescope
+from cyclescope._native import human_bytes
 from support import gallery
 from support.browser import Open, Opened
 from support.reports import leaked, repeated
@@ -125,10 +126,36 @@ def test_the_list_is_filtered_by_rank(open_page: Open) -> None:
     opened = open_page(report.to_html(), viewport={"width": 1440, "height": 900})
     expect(listed(opened)).to_have_count(3)
     ranks = opened.page.get_by_label("Rank", exact=True)
-    expect(ranks.locator("option")).to_have_text(["All ranks", "0", "1", "2", "3"])
+    expect(ranks.locator("option")).to_have_text(
+        ["All ranks", *(f"rank {rank}" for rank in range(4))]
+    )
     for rank, count in [("0", 1), ("1", 2), ("3", 3), ("", 3)]:
         ranks.select_option(rank)
         expect(listed(opened)).to_have_count(count)
+
+
+def test_the_list_of_a_rank_tells_what_the_leaks_hold_there(open_page: Open) -> None:
+    report = gallery.of_ranks(4)
+    opened = open_page(report.to_html(), viewport={"width": 1440, "height": 900})
+    before = opened.page.locator("nav ol").inner_text()
+    signatures = [str(it.get_attribute("href")) for it in opened.page.locator("nav a").all()[:3]]
+    opened.page.locator("nav li:last-child a").click()
+    shown = opened.page.locator("section.leak:visible")
+    opened.page.get_by_label("Rank", exact=True).select_option(label="rank 0")
+    first = report.leaks[0]
+    expect(listed(opened)).to_have_count(1)
+    expect(listed(opened).locator("a > b")).to_have_text(human_bytes(first.bytes_held // 4))
+    expect(listed(opened).locator("i")).to_have_text("" if first.count == 4 else "2 ×")
+    assert listed(opened).locator("rect").get_attribute("width") == "64"
+    expect(opened.page.locator("nav output")).to_have_text(" · 1 on rank 0")
+    # The leak that was shown is not on this rank.
+    expect(shown).to_have_id(signatures[0].removeprefix("#"))
+    assert opened.page.url.endswith(signatures[0])
+    opened.page.get_by_label("Rank", exact=True).select_option(label="rank 1")
+    expect(listed(opened)).to_have_count(2)
+    opened.page.get_by_label("Rank", exact=True).select_option("")
+    assert opened.page.locator("nav ol").inner_text() == before
+    assert opened.complaints == []
 
 
 def test_what_changed_since_an_earlier_report_is_said(open_page: Open) -> None:
@@ -136,6 +163,12 @@ def test_what_changed_since_an_earlier_report_is_said(open_page: Open) -> None:
     opened = open_page(report.to_html(), viewport={"width": 1440, "height": 900})
     said = "1 new, 1 grown, 1 gone, 1 unchanged or smaller"
     expect(opened.page.locator(".lead")).to_contain_text(said)
+    expect(opened.page.locator("h1")).to_have_text(re.compile("^1 new, 1 grown, 1 gone: "))
+    # What has changed for the worse comes first, and a dot stands between two words only.
+    changes = [item.get_attribute("data-change") for item in listed(opened).all()]
+    assert sorted(changes[:2], key=str) == ["grown", "new"]
+    marks = listed(opened).locator("em").all_text_contents()
+    assert not any(mark.strip().startswith("·") for mark in marks), marks
     expect(opened.page.locator("nav .change")).to_have_count(2)
     opened.page.get_by_label("Change").select_option("new")
     expect(listed(opened)).to_have_count(1)

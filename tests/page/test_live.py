@@ -69,6 +69,16 @@ def growth(text: str = "") -> _native.GrowthReport:
         "bytes_per_step": MIB,
         "example": f"float32[] on cuda:0{text}",
         "history": SAMPLES,
+        "added_at": [
+            {
+                "file": "/srv/train.py",
+                "line": 12,
+                "lines": ["    history.append(loss)"],
+                "marked": 12,
+                "start": 4,
+                "end": 24,
+            }
+        ],
     }
     report = {"steps": 390, "samples": 39, "found": [found], "all": SAMPLES}
     return _native.GrowthReport.from_json(json.dumps(report))
@@ -317,6 +327,22 @@ def test_the_growth_chart_has_axes_and_a_point_for_each_sample(
     assert heights == sorted(heights, reverse=True)
 
 
+@pytest.mark.parametrize("kind", ["growth", "post-mortem"])
+def test_the_line_is_copied_and_opens_in_an_editor(
+    pages: dict[str, str], open_page: Open, kind: str
+) -> None:
+    opened = open_page(pages[kind], permissions=["clipboard-read", "clipboard-write"])
+    opened.page.get_by_role("button", name="Copy file:line").click()
+    expect(opened.page.locator('[data-copy="place"]')).to_have_text("Copied")
+    assert opened.page.evaluate("navigator.clipboard.readText()") == "/srv/train.py:12"
+    link = opened.page.get_by_role("link", name="Open")
+    expect(link).to_have_attribute("href", "vscode://file//srv/train.py:12")
+    opened.page.get_by_label("Open in").select_option("PyCharm")
+    expect(link).to_have_attribute("href", "pycharm://open?file=/srv/train.py&line=12")
+    without = open_page(pages[kind], java_script_enabled=False)
+    expect(without.page.get_by_label("Open in")).to_be_hidden()
+
+
 def test_a_chart_is_read_out_and_enlarged(pages: dict[str, str], open_page: Open) -> None:
     opened = open_page(pages["growth"])
     chart = opened.page.locator("svg.chart").first
@@ -455,6 +481,16 @@ def test_the_leak_is_the_first_of_a_post_mortem_that_it_caused(open_page: Open) 
 def test_the_post_mortem_shows_the_request_to_scale(pages: dict[str, str], open_page: Open) -> None:
     opened = open_page(pages["post-mortem"])
     bars = opened.page.locator(".bars .block")
+    asked, last = bars.and_(opened.page.locator(".asked")), bars.and_(opened.page.locator(".free"))
+    for start, end in zip(asked.all(), last.all(), strict=True):
+        # What does not fit begins where what is used ends, and reaches beyond the limit.
+        beside, used = start.bounding_box(), end.bounding_box()
+        limit = opened.page.locator(".bars .limit").bounding_box()
+        assert beside is not None
+        assert used is not None
+        assert limit is not None
+        assert beside["x"] == pytest.approx(used["x"] + used["width"], abs=2)
+        assert beside["x"] < limit["x"] < beside["x"] + beside["width"]
     ratio = width(bars.and_(opened.page.locator(".asked"))) / width(
         bars.and_(opened.page.locator(".parameter"))
     )

@@ -39,6 +39,20 @@ def test_copy_trace_and_signature(report: cyclescope.CycleReport, open_page: Ope
     assert "closure variable 'self'" in copied
 
 
+def test_a_button_that_copies_stays_as_wide_as_it_is(
+    report: cyclescope.CycleReport, open_page: Open
+) -> None:
+    opened = open_page(report.to_html(), permissions=["clipboard-read", "clipboard-write"])
+    buttons = opened.page.locator("[data-copy]:visible")
+    widths = "all => all.map((one) => one.getBoundingClientRect().width)"
+    before = buttons.evaluate_all(widths)
+    for kind in ("trace", "markdown"):
+        button = opened.page.locator(f'[data-copy="{kind}"]')
+        button.click()
+        expect(button).to_have_text("Copied")
+    assert buttons.evaluate_all(widths) == before
+
+
 def test_copy_where_the_clipboard_may_not_be_used(
     report: cyclescope.CycleReport, open_page: Open
 ) -> None:

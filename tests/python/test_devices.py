@@ -66,6 +66,8 @@ def test_what_is_no_device_runs_no_code() -> None:
 
     with pytest.raises(TypeError, match="a list of devices such as 'cuda:0', not <hostile>"):
         device_names(["cpu", Hostile()])
+    with pytest.raises(TypeError, match="not b'cpu'"):
+        device_names(b"cpu")
 
 
 def test_a_device_of_jax_is_called_as_its_arrays_are(monkeypatch: pytest.MonkeyPatch) -> None:

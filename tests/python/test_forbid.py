@@ -521,7 +521,7 @@ def test_a_check_of_gpus_that_can_find_nothing_says_so_once(
     monkeypatch.setattr(_native, "cuda_driver_present", lambda: reason == "hidden")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1" if reason == "hidden" else "0")
     for check, way_out in checks:
-        monkeypatch.setattr(_watch, "_said", False)
+        monkeypatch.setattr(_watch, "_said", set())
         caplog.clear()
         check()
         check()
@@ -547,7 +547,7 @@ def test_what_hides_gpus_counts_until_they_are_in_use(monkeypatch: pytest.Monkey
 def test_a_check_that_can_find_something_says_nothing(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(_watch, "_said", False)
+    monkeypatch.setattr(_watch, "_said", set())
     monkeypatch.setattr(_native, "cuda_driver_present", lambda: True)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     assert_no_tensor_cycles(devices="cuda")

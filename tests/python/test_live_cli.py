@@ -123,7 +123,7 @@ def test_objects_that_grow_are_told_in_the_headline(
     done = run(tmp_path, "--growth", source=PROGRAM.replace(*EVENTS))
     assert done.returncode == 0, done.stderr
     since = r"( and [\d,]+ more (of their type )?since)?"
-    told = rf"; (at least )?[\d,]+ objects in `outputs` at step \d+{since}$"
+    told = rf"; (at least )?[\d,]+ objects( \([^)]+\))? in `outputs` at step \d+{since}$"
     assert re.search(told, done.stderr, re.MULTILINE), done.stderr
 
 

@@ -278,3 +278,94 @@ def test_leaks(page):
     result = run(pytester, "-s")
     result.assert_outcomes(failed=1, errors=1)
     result.stdout.fnmatch_lines(["*interacts with test_leaks the page"])
+
+
+RAISES = {
+    "a fixture that skips": """
+@pytest.fixture
+def model():
+    model = numpy.zeros(1000)
+    pytest.skip("no GPU")
+
+def test_a(model): pass
+""",
+    "a fixture that gets the model": """
+@pytest.fixture
+def model():
+    return numpy.zeros(1000)
+
+@pytest.fixture
+def skips(model):
+    pytest.skip("no GPU")
+
+def test_a(skips): pass
+""",
+    "a fixture of the module that needs a library": """
+@pytest.fixture(scope="module")
+def model():
+    model = numpy.zeros(1000)
+    pytest.importorskip("a_library_that_is_missing")
+
+def test_a(model): pass
+def test_b(): pass
+""",
+    "an expected failure": """
+@pytest.fixture
+def model():
+    model = numpy.zeros(1000)
+    raise ValueError
+
+@pytest.mark.xfail
+def test_a(model): pass
+def test_b(): pass
+""",
+    "a method of a class": """
+class TestAll:
+    def setup_method(self):
+        self.model = numpy.zeros(1000)
+        pytest.skip("no GPU")
+
+    def test_a(self): pass
+""",
+    "a class of unittest": """
+class TestAll(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        model = numpy.zeros(1000)
+        raise unittest.SkipTest
+
+    def test_a(self): pass
+""",
+    "the end of a class": """
+class TestAll:
+    def teardown_class(cls):
+        model = numpy.zeros(1000)
+        raise ValueError
+
+    def test_a(self): pass
+""",
+}
+
+
+@SCOPES
+@pytest.mark.parametrize("name", RAISES)
+def test_what_pytest_holds_for_an_exception_outside_a_test_is_no_leak(
+    pytester: pytest.Pytester, name: str, scope: str
+) -> None:
+    pytester.makepyfile(LEAKY + RAISES[name])
+    without, done = compared(pytester, scope)
+    assert done.parseoutcomes() == without, done.outlines
+    assert "reference cycle" not in done.stdout.str()
+    # A leak beside it is one.
+    pytester.makepyfile(LEAKY + RAISES[name] + "\ndef test_z(): Node()\n")
+    _, done = compared(pytester, scope)
+    assert "1 distinct leak in 1 test" in done.outlines, done.stdout.str()
+
+
+def test_a_collection_of_the_test_itself_is_said(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(LEAKY + "\ndef test_a():\n    Node()\n    gc.collect()\n")
+    done = run(pytester)
+    done.assert_outcomes(failed=1)
+    text = " ".join(done.stdout.str().split())
+    assert "by a check without a collection" not in text, text
+    assert "by a garbage collection," in text

@@ -85,6 +85,19 @@ def test_it_sees_the_same(folder: Path, kind: str, flags: list[str]) -> None:
     assert (watched.returncode, watched.stdout) == (0, plain.stdout), watched.stderr
 
 
+@pytest.mark.parametrize("arguments", [["--"], ["--", "ls", "-l"], ["a", "--", "b"], ["-o", "--"]])
+def test_what_is_behind_the_program_is_its_own(folder: Path, arguments: list[str]) -> None:
+    command = ["-c", "import sys; print(sys.argv)", *arguments]
+    plain = ended(folder, *command)
+    for options in [], ["--devices", "any"]:
+        watched = ended(folder, "-m", "cyclescope", "run", *options, *command)
+        assert watched.stdout == plain.stdout, watched.stderr
+    # Nor does one before the program belong to it.
+    plain = ended(folder, "-", *arguments)
+    watched = ended(folder, "-m", "cyclescope", "run", "--", "-", *arguments)
+    assert watched.stdout == plain.stdout, watched.stderr
+
+
 def test_what_cannot_run_is_said(folder: Path) -> None:
     (folder / "broken.pyc").write_bytes(b"\0" * 20)
     (folder / "folder").mkdir()

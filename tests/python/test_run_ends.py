@@ -72,6 +72,7 @@ PROGRAMS = {
         1 / 0
     """,
     "a hook that exits": "import sys\nsys.excepthook = lambda *error: sys.exit(9)\n1 / 0",
+    "a hook that is None": "import sys\nsys.excepthook = None\n1 / 0",
     "no hook": "import sys\ndel sys.excepthook\n1 / 0",
     "an interrupt": "raise KeyboardInterrupt",
     "an interrupt by a signal": """

@@ -538,6 +538,23 @@ def future(make: Make, followed: bool) -> None:
 
 
 @of("future-keeps-exception")
+def futures(make: Make, followed: bool) -> None:
+    """Delete the loop's ``last`` and ``all_of_them`` before the function ends."""
+    tensor = make()
+    failed: concurrent.futures.Future[Any] = concurrent.futures.Future()
+    try:
+        raise ValueError(tensor is None)
+    except ValueError as error:
+        failed.set_exception(error)
+    all_of_them = {failed: 0}
+    del failed
+    for last in all_of_them:
+        assert last.done()
+    if followed:
+        del last, all_of_them
+
+
+@of("future-keeps-exception")
 def task(make: Make, followed: bool) -> None:
     """Delete ``job`` before the function ends."""
 

@@ -226,7 +226,12 @@ def of_ranks(count: int) -> cyclescope.CycleReport:
     for rank in range(count):
         for number, report in enumerate(three):
             data = json.loads(report.to_json())
-            data["process"] |= {"rank": rank, "pid": 4000 + rank, "host": f"node{rank // 4}"}
+            data["process"] |= {
+                "rank": rank,
+                "world_size": count,
+                "pid": 4000 + rank,
+                "host": f"node{rank // 4}",
+            }
             for once in data["leaks"][0]["occurrences"]:
                 once |= {"rank": rank, "pid": 4000 + rank, "host": f"node{rank // 4}"}
                 once["time"] += rank * 3.0

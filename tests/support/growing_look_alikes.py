@@ -90,6 +90,16 @@ def bounded_deque(steps: int, on_step: OnStep) -> None:
         on_step()
 
 
+def experts_get_their_states(steps: int, on_step: OnStep) -> None:
+    """A layer is first trained, and has a state from then on, when a sample comes to it."""
+    chance = random.Random(0)
+    experts = torch.nn.ModuleList(torch.nn.Linear(WIDTH, WIDTH) for _ in range(120))
+    optimizer = torch.optim.Adam(experts.parameters(), lr=1e-4)
+    for _ in range(steps):
+        train(chance.choice(list(experts)), optimizer)
+        on_step()
+
+
 def optimizer_warms_up(steps: int, on_step: OnStep) -> None:
     """Adam, whose state is made in the first step, beside parameters that thaw one by one."""
     layers = [torch.nn.Linear(WIDTH, WIDTH) for _ in range(8)]
@@ -328,6 +338,7 @@ LOOK_ALIKES: list[Program] = [
     truncated_backprop,
     replay_buffer,
     bounded_deque,
+    experts_get_their_states,
     optimizer_warms_up,
     averaged_copy,
     evaluation,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from support.metrics import metric
+
 LEAKS = {
     "nothing empties it": """
 items = []
@@ -390,6 +392,120 @@ def step(number):
         runs += 1
         log[f"run{runs}"] = []
     log[f"run{runs}"].append(torch.zeros(5000))
+""",
+    "a cache by the rounded number of a step that is counted": """
+class Masks:
+    def __init__(self):
+        self.masks, self.count = {}, 0
+
+    def see(self):
+        self.count += 1
+        if self.count // 1 not in self.masks:
+            self.masks[self.count // 1] = torch.zeros(5000)
+
+masks = Masks()
+
+def step(number):
+    masks.see()
+""",
+    "a cache by the rounded index of a loop": """
+cache = {}
+
+def run(sample):
+    for number in range(24):
+        cache[number // 1] = torch.zeros(5000)
+        sample()
+""",
+    "lists by a rounded length": """
+class Groups:
+    def __init__(self):
+        self.groups = {}
+
+    def see(self, length, item):
+        size = length // 100
+        if size not in self.groups:
+            self.groups[size] = []
+        self.groups[size].append(item)
+
+groups = Groups()
+
+def step(number):
+    groups.see(number, torch.zeros(5000))
+""",
+    "a cache by a name with a number": """
+cache = {}
+
+def put(token):
+    key = "step %d" % token
+    if key not in cache:
+        cache[key] = torch.zeros(5000)
+
+def step(number):
+    put(number)
+""",
+    "a cache by what is asked for": """
+cache = {}
+
+def find(length):
+    if length not in cache:
+        cache[length] = torch.zeros(5000)
+    return cache[length]
+
+def step(number):
+    find(8 * number + 3)
+""",
+    "another attribute is set by its name": metric('setattr(self, "seen", 0)'),
+    "other attributes are set in a loop": metric('for name in ("seen",): setattr(self, name, 0)'),
+    "another attribute is updated": metric("self.__dict__.update(seen=0)"),
+    "all attributes are set as it begins": metric(
+        "pass",
+        begins="""        self.begin()
+
+    def begin(self):
+        for name in list(vars(self)):
+            setattr(self, name, [])
+""",
+    ),
+    "a cache by a text that is formatted": """
+NAME = "step %d"
+cache = {}
+
+def put(token):
+    cache[NAME % token] = torch.zeros(5000)
+
+def step(number):
+    put(number)
+""",
+    "a cache by a sum with a remainder": """
+cache = {}
+
+def put(token):
+    cache[token + token % 7] = torch.zeros(5000)
+
+def step(number):
+    put(8 * number)
+""",
+    "a cache by a number that is only sometimes rounded": """
+cache = {}
+
+def key(token):
+    if token < 0:
+        return token // 8
+    return token
+
+def step(number):
+    cache[key(number)] = torch.zeros(5000)
+""",
+    "a cache by a rounded number that goes on": """
+cache, at = {}, 0
+
+def put():
+    global at
+    at = at + 8
+    cache[at // 8] = torch.zeros(5000)
+
+def step(number):
+    put()
 """,
     "a list is added behind all others": """
 lists = {}

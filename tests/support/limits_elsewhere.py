@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from support.metrics import metric
+
 ELSEWHERE = {
     "a counter begins anew": """
 class Slots:
@@ -103,6 +105,68 @@ history = History()
 
 def step(number):
     history.see(torch.zeros(5000))
+""",
+    "a cache by a bucket that a function finds": """
+class Masks:
+    def __init__(self):
+        self.masks = {}
+
+    def of(self, length):
+        size = bucket(length)
+        if size not in self.masks:
+            self.masks[size] = torch.zeros(5000)  # here
+        return self.masks[size]
+
+STEP = 8
+
+def bucket(length):
+    return (length + STEP - 1) // STEP * STEP
+
+masks = Masks()
+
+def step(number):
+    masks.of(8 * number + 3)
+""",
+    "a cache by a pair of rounded sizes": """
+grids = {}
+
+def grid(height, width):
+    key = (round(height / 8), f"{width // 8}")
+    found = grids.get(key)
+    if found is None:
+        found = grids[key] = torch.zeros(5000)  # here
+    return found
+
+def step(number):
+    grid(8 * number, 3)
+""",
+    "a table by what is left of a division": """
+table = {}
+
+def put(token):
+    table[token % 500] = torch.zeros(5000)  # here
+
+def step(number):
+    put(number)
+""",
+    "all attributes are set by their names": metric(
+        "for name in list(vars(self)): setattr(self, name, [])  # here"
+    ),
+    "it is initialized again": metric("self.__init__()  # here"),
+    "its dictionary is updated": metric("self.__dict__.update(found=[], seen=0)  # here"),
+    "the buffer of a generator that shuffles": """
+def shuffled(items, size):
+    buffer = []  # here
+    for item in items:
+        buffer.append(item)
+        if len(buffer) < size:  # here
+            yield item
+            continue
+        yield buffer.pop(0)
+
+def run(sample):
+    for _ in shuffled((torch.zeros(5000) for _ in range(24)), 200):
+        sample()
 """,
     "a method is given it": """
 class History:

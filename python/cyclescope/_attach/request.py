@@ -36,9 +36,9 @@ SETTLE_SECONDS = 0.2
 
 NO_SAFE_POINT = (
     "process {pid} did not answer within {seconds:g} s. Most likely its main thread did not reach "
-    "a safe point, because it runs C code (a collective, a sleep). If it could not run the "
-    "request, its standard error says why. The request is withdrawn. Try a longer --timeout, or "
-    "start the process with CYCLESCOPE_SIGNAL=USR2 next time"
+    "a safe point, because it runs C code (say, a sleep). The request is withdrawn. If a "
+    "signal interrupts that code, the handler's exception may be lost. See its standard error, "
+    "try a longer --timeout, or start the process with CYCLESCOPE_SIGNAL=USR2 next time"
 )
 
 UNWRITTEN = (

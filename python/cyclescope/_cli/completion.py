@@ -47,7 +47,7 @@ def _complete_names(parser: argparse.ArgumentParser, file: object, folder: objec
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
                 _complete_names(command, file, folder)
-        elif action.metavar in FILES or action.nargs == argparse.REMAINDER:
+        elif action.metavar in FILES or action.dest == "program":
             action.complete = file  # type: ignore[attr-defined]
         elif action.metavar in FOLDERS:
             action.complete = folder  # type: ignore[attr-defined]

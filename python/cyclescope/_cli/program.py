@@ -387,6 +387,9 @@ def flush(stream: TextIO | None) -> bool:
     return True
 
 
+_MISSING = object()
+
+
 def _show(error: BaseException) -> int:
     """Show an exception as Python does, without the frames of this file; the exit status.
 
@@ -394,8 +397,8 @@ def _show(error: BaseException) -> int:
     """
     flush(getattr(sys, "stdout", None))
     _remember(error)
-    hook = getattr(sys, "excepthook", None)
-    if hook is None:
+    hook: Any = getattr(sys, "excepthook", _MISSING)
+    if hook is _MISSING:
         _complain("sys.excepthook is missing\n")
         hook = sys.__excepthook__
     try:

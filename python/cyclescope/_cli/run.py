@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import cyclescope
 from cyclescope import _native, _ranks
@@ -86,10 +87,26 @@ def prepare_parser(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "program",
         metavar="SCRIPT",
+        nargs=argparse.PARSER,
+        action=_ProgramAndArguments,
         help="the program: a file, a folder or archive with a __main__.py, a notebook (.ipynb), or "
         "- for standard input",
     )
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+class _ProgramAndArguments(argparse.Action):
+    """Takes the program, and leaves what is behind it as it is: a ``--`` too."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        # A `--` before the program ends the options of the command.
+        program, *arguments = values[1:] if values[0] == "--" and values[1:] else values
+        namespace.program, namespace.arguments = program, arguments
 
 
 def _add_options_of_watch(parser: argparse.ArgumentParser) -> None:

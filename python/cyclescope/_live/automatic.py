@@ -10,8 +10,8 @@ from cyclescope._live.growth import Growth, LeakMonitor, running_beside
 from cyclescope._live.imports import Waiting
 from cyclescope._live.reading import Torch
 from cyclescope._off import OFF
+from cyclescope._poller import Poller
 from cyclescope._system import monotonic
-from cyclescope._threads import Flag, begin
 
 PATIENCE = 1.0
 """A program in which no optimizer has made a step for so many seconds is looked at once in so long:
@@ -28,11 +28,10 @@ class AutomaticSteps:
         self._monitor = monitor
         self._is_own = True
         self._stepped = monotonic()
-        self._stopped = Flag()
+        self._is_stopped = False
         self._hook: Any = None
         self._waiting = Waiting(self._begin)
-        if not OFF:
-            begin(self._tick, "cyclescope-growth")
+        self._poller = None if OFF else Poller(self._tick, PATIENCE, "cyclescope-growth")
 
     @property
     def monitor(self) -> LeakMonitor:
@@ -46,7 +45,9 @@ class AutomaticSteps:
 
     def stop(self) -> None:
         """Count no more."""
-        self._stopped.set()
+        self._is_stopped = True
+        if self._poller is not None:
+            self._poller.stop()
         self._waiting.stop()
         if self._hook is not None:
             self._hook.remove()
@@ -74,16 +75,15 @@ class AutomaticSteps:
         return self._is_own
 
     def _tick(self) -> None:
-        while not self._stopped.wait(PATIENCE):
-            if monotonic() - self._stepped < PATIENCE or not _has_framework():
-                continue
-            try:
-                _native.call_in_main_thread(self._sample)
-            except RuntimeError as error:
-                _log.debug("%s", error)
+        if monotonic() - self._stepped < PATIENCE or not _has_framework():
+            return
+        try:
+            _native.call_in_main_thread(self._sample)
+        except RuntimeError as error:
+            _log.debug("%s", error)
 
     def _sample(self) -> None:
-        if not self._stopped.is_set() and self._counts():
+        if not self._is_stopped and self._counts():
             self._monitor.sample()
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from cyclescope._imported import imported_torch
 from cyclescope._live.reading import Torch
 from cyclescope._off import OFF
-from cyclescope._threads import Flag, begin
+from cyclescope._poller import Poller
 
 INTERVAL = 0.05
 """Seconds between looks."""
@@ -21,7 +21,7 @@ class Waiting:
 
     def __init__(self, then: Callable[[Torch], None]) -> None:
         self._then: Callable[[Torch], None] = _nothing
-        self._stopped = Flag()
+        self._poller: Poller | None = None
         if OFF:
             return
         torch = imported_torch()
@@ -29,20 +29,20 @@ class Waiting:
             then(torch)
         else:
             self._then = then
-            begin(self._wait, "cyclescope-import")
+            self._poller = Poller(self._look, INTERVAL, "cyclescope-import")
 
     def stop(self) -> None:
         """Wait no longer."""
-        self._stopped.set()
+        if self._poller is not None:
+            self._poller.stop()
         self._then = _nothing  # It often leads back to whoever waits.
 
-    def _wait(self) -> None:
-        while not self._stopped.wait(INTERVAL):
-            torch = imported_torch()
-            if torch is not None:
-                then, self._then = self._then, _nothing
-                then(torch)
-                return
+    def _look(self) -> None:
+        torch = imported_torch()
+        if torch is not None:
+            then = self._then
+            self.stop()
+            then(torch)
 
 
 def _nothing(torch: Torch) -> None: ...

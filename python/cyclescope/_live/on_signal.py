@@ -27,7 +27,7 @@ from cyclescope._off import OFF
 from cyclescope._selection import StrPath, redact_if
 from cyclescope._settings import settings
 from cyclescope._system import absolute, environment, getpid
-from cyclescope._threads import Helper, signals_blocked
+from cyclescope._threads import Helper
 
 VARIABLE = "CYCLESCOPE_SIGNAL"
 
@@ -92,9 +92,7 @@ class SignalWatch:
         self._armed = _native.arm_signal(number)
         self._thread = Helper(self._run, "cyclescope-signal")
         try:
-            # The thread must not be the one that the signal interrupts.
-            with signals_blocked():
-                self._thread.start()
+            self._thread.start()
         except RuntimeError:
             _native.disarm_signal(True)
             raise

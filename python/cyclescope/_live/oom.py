@@ -29,7 +29,7 @@ from cyclescope._native import PostMortem as PostMortem
 from cyclescope._off import OFF
 from cyclescope._selection import StrPath, redact_if
 from cyclescope._settings import check_number, settings
-from cyclescope._threads import Flag, begin
+from cyclescope._threads import Flag, run_aside
 
 SECONDS = 10.0
 """How long a post-mortem may take; the parts that do not fit are listed as not examined."""
@@ -271,7 +271,7 @@ def _tell(message: str, facts: dict[str, str] | None = None) -> None:
             logged.set()
 
     try:
-        begin(log, "cyclescope-oom")
+        run_aside(log, "cyclescope-oom")
         logged.wait(LOG_SECONDS)
     except RuntimeError:
         pass  # the program is ending

@@ -17,9 +17,9 @@ from cyclescope._live.imports import Waiting
 from cyclescope._live.reading import Torch
 from cyclescope._live.redaction import shown_error
 from cyclescope._off import OFF
+from cyclescope._poller import Poller
 from cyclescope._settings import check_number
 from cyclescope._system import collect, monotonic, now
-from cyclescope._threads import Flag, begin
 
 INTERVAL = 0.1
 """Seconds between two reads of the allocator's counters."""
@@ -76,7 +76,8 @@ class PressureRelief:
         self._next_look = 0.0
         self._rest = REST
         self._scheduled = False
-        self._stopped = Flag()
+        self._is_stopped = False
+        self._poller: Poller | None = None
         self._waiting = Waiting(self._begin)
         _handles.append(self)
 
@@ -87,9 +88,11 @@ class PressureRelief:
 
     def stop(self) -> None:
         """Stop, and log a summary. Stopping twice does nothing."""
-        if self._stopped.is_set():
+        if self._is_stopped:
             return
-        self._stopped.set()
+        self._is_stopped = True
+        if self._poller is not None:
+            self._poller.stop()
         self._waiting.stop()
         if self in _handles:
             _handles.remove(self)
@@ -114,16 +117,18 @@ class PressureRelief:
         if not reading.has_cuda(torch):
             _log.warning("collect_on_pressure has no effect: this PyTorch is built without CUDA")
             return
-        begin(lambda: self._watch(torch), "cyclescope-pressure")
+        self._poller = Poller(lambda: self._watch(torch), INTERVAL, "cyclescope-pressure")
+        if self._is_stopped:
+            # Meanwhile, on another thread.
+            self._poller.stop()
 
     def _watch(self, torch: Torch) -> None:
-        while not self._stopped.wait(INTERVAL):
-            try:
-                self._look(torch)
-            except Exception as error:
-                reason = shown_error(error)
-                _log.error("cyclescope: collect_on_pressure stopped: %s", reason)
-                return
+        try:
+            self._look(torch)
+        except Exception as error:
+            if self._poller is not None:
+                self._poller.stop()
+            _log.error("cyclescope: collect_on_pressure stopped: %s", shown_error(error))
 
     def _look(self, torch: Torch) -> None:
         """Schedule a collection if one is due. Runs on its own thread and makes no CUDA call."""
@@ -138,7 +143,7 @@ class PressureRelief:
         """Runs on the main thread between two instructions, and raises nothing of its own."""
         try:
             torch = imported_torch()
-            if not self._stopped.is_set() and torch is not None:
+            if not self._is_stopped and torch is not None:
                 self._collect(torch)
         except (KeyboardInterrupt, SystemExit):
             raise  # by a signal handler of the program

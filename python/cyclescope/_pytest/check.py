@@ -13,6 +13,7 @@ from cyclescope._files import reason, write_whole
 from cyclescope._forbid import Recorder
 from cyclescope._native import CycleReport
 from cyclescope._pytest.options import Choices
+from cyclescope._pytest.own import without_own
 from cyclescope._pytest.series import Alike, LateLeak, Reach, Series
 
 SECTION = "tensor cycles"
@@ -66,7 +67,7 @@ class Check:
 
     def take(self, reach: Reach) -> CycleReport:
         """What the test leaked since it began, or since the previous call."""
-        return self.of.take(reach) if isinstance(self.of, Series) else self.of.take()
+        return self.of.take(reach) if isinstance(self.of, Series) else without_own(self.of.take())
 
     def take_all(self) -> CycleReport:
         """The same, for sure: a look at the whole heap."""

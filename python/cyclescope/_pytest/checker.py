@@ -17,6 +17,7 @@ from cyclescope._native import CycleReport
 from cyclescope._pytest.check import CHECK, SECTION, Check, Owed, complete_pages, shorten
 from cyclescope._pytest.ending import OUTPUT, Ending, Found, release_instances
 from cyclescope._pytest.options import Choices
+from cyclescope._pytest.own import without_own
 from cyclescope._pytest.series import Alike, LateLeak, Reach, Series, each_late
 from cyclescope._selection import ignored_names
 from cyclescope._settings import settings
@@ -111,7 +112,7 @@ class Checker:
             # pytest held it until now.
             self._recorder.discard()
         else:
-            own = self._recorder.take()
+            own = without_own(self._recorder.take())
             tests = list(dict.fromkeys(self._checked[-among:]))
             self._late += each_late(own, tests, certain=False)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from cyclescope import _native
 from cyclescope._forbid import clean_up
 from cyclescope._native import CycleReport
+from cyclescope._pytest.own import is_own
 from cyclescope._system import collect, freeze_count, generation_stats
 from cyclescope._watch import STOP_SECONDS, Watch
 
@@ -177,7 +178,8 @@ class Series:
         if froze:
             self._frozen = freeze_count()
             self._known_frozen |= {leak.signature for leak in looked.leaks if leak.frozen}
-        return _native.merge(own)
+        # What is said of the collection is said of the first: not of one that found nothing.
+        return _native.merge(sorted(own, key=lambda report: not report.leaks))
 
     @property
     def _freezes(self) -> bool:
@@ -228,6 +230,8 @@ class Series:
         own = []
         epochs = _native.epochs(report)
         for leak in report.leaks:
+            if is_own(leak):
+                continue
             made = [
                 None if epoch in self._thawed else epoch
                 for epoch in epochs.get(leak.signature, [None])

@@ -7,7 +7,18 @@ use crate::diagnose::cohorts::Group;
 use crate::diagnose::growth::ACTIVATION_ON_MODULE;
 use crate::diagnose::lengths::Line;
 use crate::model::growth::Growth;
-use crate::model::heap::same_owner;
+use crate::model::heap::{same_owner, without_line};
+
+/// True for one of the containers of which several were told as one owner, `cache[each]`.
+fn is_each(told: &str, owner: &str) -> bool {
+    let (told, owner) = (without_line(told), without_line(owner));
+    told.split_once("[each]").is_some_and(|(before, behind)| {
+        let rest = owner.strip_prefix(before);
+        let one = rest.and_then(|it| it.strip_suffix(behind));
+        // What is deeper within one of them is another.
+        one.is_some_and(|it| it.starts_with('[') && it.ends_with(']') && !it.contains(" → "))
+    })
+}
 
 impl Book {
     /// True if this was told. What was withdrawn is told again once there is more than there ever was till then: what
@@ -18,9 +29,9 @@ impl Book {
         let is_activation = found.diagnosis.pattern.name == ACTIVATION_ON_MODULE.name;
         let owner = &found.diagnosis.owner;
         if (is_of_objects || is_activation)
-            && self
-                .left()
-                .any(|told| same_owner(&told.growth.owner, owner))
+            && self.left().any(|told| {
+                same_owner(&told.growth.owner, owner) || is_each(&told.growth.owner, owner)
+            })
         {
             return true;
         }
@@ -246,5 +257,20 @@ impl Book {
             },
             Origin::Other => Followed::Not,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_directly_in_the_container_is_one_of_them() {
+        let told = "module `train` → `cache` (dict) → [each]";
+        let is_one =
+            |rest: &str| is_each(told, &format!("module `train` → `cache` (dict) → {rest}"));
+        assert!(is_one("[Node3]") && is_one("['a']"));
+        assert!(!is_one("['a'] → .log → ['b']") && !is_one(".log"));
+        assert!(!is_each("module `train` → `cache` (dict)", told));
     }
 }

@@ -116,7 +116,10 @@ impl Look<'_, '_> {
             let keepers = search.keepers(&[member], &[]).found.into_iter();
             let keepers = keepers.filter(|it| it.at > 0 && !it.nodes.contains(&accumulator));
             let ways = keepers.map(|mut it| {
-                it.nodes.truncate(it.at + 1);
+                // Of a module it is the variable, and not the dictionary of all.
+                let variables = self.live.module_dicts.get(&it.nodes[0]);
+                let is_variable = it.at == 1 && variables == Some(&it.nodes[1]);
+                it.nodes.truncate(it.at + 1 + usize::from(is_variable));
                 it.nodes
             });
             ways.collect::<Vec<_>>()

@@ -13,7 +13,7 @@ use crate::analysis::registries::EVENT_LOOP;
 use crate::analysis::roots::{THREAD, TIMER};
 use crate::capture::{ReferenceName, who_passes_argument};
 use crate::cpython::instances::{attribute, instance_dict};
-use crate::cpython::{ObjectKind, dict_items, find_item, int_value};
+use crate::cpython::{ObjectKind, dict_items, find_item, int_value, items};
 use crate::device::Frameworks;
 use crate::diagnose::growth::{self, GrowthPattern};
 use crate::diagnose::in_function;
@@ -23,6 +23,9 @@ use crate::model::redact::shorten;
 
 /// So many tensors are looked at to see whether they are views.
 const VIEWS: usize = 32;
+
+/// An optimizer keeps so many tensors for a parameter at most, or a history of it that grows.
+const STATES: usize = 8;
 
 /// Of so many the largest is the example.
 const SHOWN: usize = 32;
@@ -70,7 +73,7 @@ const REGISTRIES: [&str; 16] = [
     "_optimizer_state_dict_post_hooks",
 ];
 
-impl Look<'_, '_> {
+impl<'py> Look<'_, 'py> {
     /// As what an object keeps tensors, the youngest of which are the first.
     pub(super) fn diagnose_accumulator(
         &self,
@@ -210,8 +213,17 @@ impl Look<'_, '_> {
         if let Some(pattern) = self.purpose_in_library(&way, owner, last) {
             return Some(pattern);
         }
+        if self.part_of_optimizer(&way, "param_groups").is_some() {
+            return Some(growth::variants::PARAMETERS_ACCUMULATE);
+        }
+        let is_state = self.part_of_optimizer(&way, "state").is_some();
+        is_state.then_some(growth::variants::OPTIMIZER_STATE_GROWS)
+    }
+
+    /// The optimizer on a way that passes an attribute of it, and the node of that.
+    fn part_of_optimizer(&self, way: &[u32], name: &str) -> Option<(Bound<'py, PyAny>, u32)> {
         let classes = Classes::imported(self.live.py())?;
-        let part_of = |at: usize, name: &str| {
+        (0..way.len()).find_map(|at| {
             // SAFETY: attached; the object and the classes are alive.
             let optimizer = self
                 .live
@@ -219,13 +231,38 @@ impl Look<'_, '_> {
                 .filter(|it| unsafe { classes.of(it) }.1)?;
             let part = attribute(&self.inspector.builtins.instances, &optimizer, name)?;
             let part = self.live.objects.number_of(&part)?;
-            way[at..].contains(&part).then_some(())
+            way[at..].contains(&part).then_some((optimizer, part))
+        })
+    }
+
+    /// True for the state of an optimizer that has none yet for some of its parameters, and none for others: it fills as
+    /// these are trained for the first time.
+    pub(in crate::analysis) fn is_filling_state(&self, holder: u32, members: usize) -> bool {
+        let way = self.ways.path_to(holder);
+        let part = self.part_of_optimizer(&way, "state");
+        let Some((optimizer, _)) = part.filter(|(_, part)| *part == holder) else {
+            return false;
         };
-        let is_part = |name: &str| (0..way.len()).any(|at| part_of(at, name).is_some());
-        if is_part("param_groups") {
-            return Some(growth::variants::PARAMETERS_ACCUMULATE);
+        let groups = attribute(
+            &self.inspector.builtins.instances,
+            &optimizer,
+            "param_groups",
+        );
+        let groups = groups.iter().flat_map(items);
+        let parameters = groups.filter_map(|it| find_item("params", |f| dict_items(&it, f)));
+        let parameters: FxHashSet<usize> = parameters
+            .flat_map(|it| items(&it))
+            .map(|it| it.as_ptr() as usize)
+            .collect();
+        let (mut entries, mut are_known) = (0, true);
+        if let Some(state) = self.live.object(holder) {
+            dict_items(&state, &mut |key, _| {
+                entries += 1;
+                are_known &= parameters.contains(&(key.as_ptr() as usize));
+                are_known
+            });
         }
-        is_part("state").then_some(growth::variants::OPTIMIZER_STATE_GROWS)
+        are_known && entries < parameters.len() && members <= STATES * entries
     }
 
     /// What the standard library keeps at the end of a way, by whose part it is: `last` is the last name of the owner.
@@ -344,24 +381,29 @@ impl Look<'_, '_> {
             .iter()
             .filter_map(|&it| self.graphs.leaf(it))
             .collect();
-        let parameters: FxHashSet<Option<usize>> = leaves
+        let of_leaves: FxHashSet<usize> = leaves
             .iter()
-            .map(|&leaf| self.live.memory_of(leaf))
+            .filter_map(|&leaf| self.live.memory_of(leaf))
             .collect();
         let saved: FxHashSet<usize> = behind
             .iter()
             .flat_map(|&function| self.graphs.saved(function))
-            .filter(|index| !parameters.contains(&Some(*index)))
+            .filter(|index| !of_leaves.contains(index))
             .collect();
-        let kept = self.bytes_of(&saved);
+        // A parameter has others that keep it; an input may have none.
+        let only = self.live.memory_only_of(&self.ways, [newest]);
+        let inputs = only.into_iter().filter(|index| of_leaves.contains(index));
+        let kept = self.bytes_of(&inputs.chain(saved.iter().copied()).collect());
         let mut evidence = format!("{} autograd nodes each", behind.len());
         if kept > 0 {
             evidence += &format!(", which keep {}", human_bytes(kept));
         }
+        // A backward pass frees these, and not its inputs.
+        let are_saved = self.bytes_of(&saved) > 0;
         if self.are_in_evaluation(&leaves) {
             return (growth::EVALUATION_WITH_GRAPH, evidence);
         }
-        let passes = (kept > 0).then(|| {
+        let passes = are_saved.then(|| {
             let frames = &self.inspector.current_frames;
             who_passes_argument(
                 self.live.py(),

@@ -2,11 +2,12 @@
 
 use rustc_hash::FxHashSet;
 
-use super::super::keepers::Search;
+use super::super::keepers::{Keeper, Search};
 use super::super::live::{Live, Root};
 use super::super::naming::Naming;
 use super::super::uncollected::{Reversed, Uncollected};
 use crate::cpython::ObjectKind;
+use crate::cpython::read::referents;
 use crate::diagnose::NamedRoot;
 use crate::graph::ShortestPaths;
 use crate::model::retention::Path;
@@ -26,6 +27,35 @@ impl Search<'_, '_> {
             Some(Uncollected::Loop(nodes)) if found.is_empty() => vec![nodes.clone()],
             _ => found,
         }
+    }
+
+    /// True if the variables of a running function that keeps the targets lead back to its frame, as the traceback of an
+    /// exception does that one of them keeps: only a collection frees them then, once the function has returned.
+    pub(super) fn has_frame_in_cycle(self, keepers: &[Keeper]) -> bool {
+        let live = self.live;
+        let holders: FxHashSet<u32> = keepers.iter().map(Keeper::holder).collect();
+        let mut frames = live
+            .program_frames()
+            .filter(|(node, _)| holders.contains(node))
+            .peekable();
+        if frames.peek().is_none() {
+            return false;
+        }
+        let variables = self.variables();
+        let passes = |from: u32, to: u32| {
+            !live.objects.is_type_reference(from, to) && !variables.contains(&to)
+        };
+        frames.any(|(node, frame)| {
+            let mut reached = ShortestPaths::new(live.graph().node_count());
+            reached.extend(live.graph(), [node], passes);
+            // The collector does not track the frame of a running call, so the graph has no reference to it.
+            (0..live.objects.len() as u32).any(|it| {
+                let object = live
+                    .object(it)
+                    .filter(|_| it != node && reached.reaches(it));
+                object.is_some_and(|it| referents(&it).contains(&frame.address))
+            })
+        })
     }
 
     /// What has the variables of modules and of running functions.
@@ -76,10 +106,12 @@ impl Search<'_, '_> {
 
 pub(super) fn named_loop(nodes: &[u32], targets: &[u32], naming: &Naming<'_, '_>) -> Path {
     let passed = (0..).zip(targets).filter(|(_, it)| nodes.contains(it));
-    Path {
-        leads_to: passed.map(|(index, _)| index).collect(),
-        ..naming.path(nodes, &NamedRoot::Itself).path
+    let leads_to: Vec<u32> = passed.map(|(index, _)| index).collect();
+    let mut path = naming.path(nodes, &NamedRoot::Itself).path;
+    if leads_to.is_empty() {
+        path.words = path.words.replacen("itself", "a loop", 1);
     }
+    Path { leads_to, ..path }
 }
 
 /// The shortest path out and back that uses one of some references and passes no node twice.

@@ -154,20 +154,21 @@ impl Search<'_, '_> {
 }
 
 /// The paths in words, in the order to show them in, each once, with how many are alike but for indices and which targets they lead to.
-pub(super) fn distinct_paths(
-    paths: &[PathTo],
+pub(super) fn distinct_paths<'a>(
+    paths: &'a [PathTo],
     targets: &[u32],
     naming: &Naming<'_, '_>,
-) -> Vec<Path> {
-    let mut distinct: Vec<Path> = Vec::new();
+) -> Vec<(Path, &'a PathTo)> {
+    let mut distinct: Vec<(Path, &PathTo)> = Vec::new();
     let mut by_words: FxHashMap<String, usize> = FxHashMap::default();
-    for PathTo { nodes, target, by } in paths {
+    for path_to in paths {
+        let PathTo { nodes, target, by } = path_to;
         let by = by.as_ref().map(|(at, name)| (*at, name));
         let mut path = naming.path_by(nodes, &naming.root(nodes), by).path;
         path.leads_to = places(Some(target), targets);
         match by_words.get(&without_indices(&path.words)) {
             Some(&index) => {
-                let known = &mut distinct[index];
+                let (known, _) = &mut distinct[index];
                 known.alike += 1;
                 for target in path.leads_to {
                     if !known.leads_to.contains(&target) {
@@ -177,12 +178,27 @@ pub(super) fn distinct_paths(
             }
             None => {
                 by_words.insert(without_indices(&path.words), distinct.len());
-                distinct.push(path);
+                distinct.push((path, path_to));
             }
         }
     }
-    distinct.sort_by(in_order);
+    distinct.sort_by(|(one, _), (other, _)| in_order(one, other));
     distinct
+}
+
+impl Keeper {
+    /// The same reference, reached by the first of the paths that passes it, as that is the one that is shown first.
+    pub(super) fn on_first(&self, paths: &[(Path, &PathTo)]) -> Self {
+        let reference = [self.holder(), self.held()];
+        let passing = paths.iter().find_map(|(_, path)| {
+            let same_end = path.nodes.last() == self.nodes.last();
+            let at = path.nodes.windows(2).position(|it| it == reference)?;
+            same_end.then(|| (path.nodes.clone(), at))
+        });
+        let (nodes, at) = passing.unwrap_or_else(|| (self.nodes.clone(), self.at));
+        let name = self.name.clone();
+        Self { nodes, at, name }
+    }
 }
 
 /// Where an object is among those asked about, if it is.

@@ -84,17 +84,25 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         ),
         false => case.removal(cut),
     };
-    Some(match (class.object.is_library(), case.has_more) {
-        (true, _) => finding.remedy(cut, removal),
-        (false, false) => finding.remedy(
-            cut,
-            format!("define the class once, at module level, or {removal}"),
-        ),
-        // What a decorator such as `dataclass` derives from an attribute keeps it too.
-        (false, true) => finding
-            .remedy(cut, "define the class once, at module level")
-            .complete(),
-    })
+    // A function that the class uses may keep itself, and so the memory.
+    let of_class = case.graph.edge_endpoints(class.edge).map(|(from, _)| {
+        let references = case.graph.edges(from);
+        references.map(|edge| edge.id()).collect::<Vec<_>>()
+    });
+    let is_class_alone = of_class.is_some_and(|references| case.is_enough(&references));
+    Some(
+        match (class.object.is_library() || !is_class_alone, case.has_more) {
+            (true, _) => finding.remedy(cut, removal),
+            (false, false) => finding.remedy(
+                cut,
+                format!("define the class once, at module level, or {removal}"),
+            ),
+            // What a decorator such as `dataclass` derives from an attribute keeps it too.
+            (false, true) => finding
+                .remedy(cut, "define the class once, at module level")
+                .complete(),
+        },
+    )
 }
 
 /// The references that are gone when an attribute keeps no instance: a method stays, and only what its cache has goes.

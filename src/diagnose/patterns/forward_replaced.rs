@@ -34,7 +34,7 @@ use petgraph::visit::EdgeRef;
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
 use crate::diagnose::callback::{callback, steps_from};
-use crate::diagnose::case::{Case, CycleStep, short};
+use crate::diagnose::case::{Case, CycleStep, bare_name, short};
 use crate::diagnose::remedy::Finding;
 
 fn is_forward(step: &CycleStep<'_>) -> bool {
@@ -79,8 +79,33 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         "`{class}.forward` was set on the instance, to {}{leads}.",
         forward.text
     ));
-    Some(finding.remedy(
+    let subclass = "define `forward` in a subclass instead";
+    let finding = finding.remedy(
         module.edge,
-        "define `forward` in a subclass instead, or delete it from the instance when it is no longer needed",
-    ))
+        format!("{subclass}, or delete it from the instance when it is no longer needed"),
+    );
+    // A wrapper that has a cycle of its own is to be cut where it captures the module.
+    let captures = |step: &&CycleStep<'_>| {
+        let is_wrapper = step.object.description.kind == ObjectKind::Function;
+        let behind = steps.iter().find(|it| std::ptr::eq(it.object, step.next));
+        let is_method = step.next.description.kind == ObjectKind::Method
+            && behind.is_some_and(|it| std::ptr::eq(it.next, module.object));
+        let keeps_it = is_method || std::ptr::eq(step.next, module.object);
+        is_wrapper && keeps_it && case.cut == Some(step.edge) && !step.object.is_library()
+    };
+    let wrapper = match case.is_enough(&[module.edge]) {
+        true => None,
+        false => steps.iter().find(captures),
+    };
+    let finding = match wrapper {
+        Some(step) => finding.remedy(
+            step.edge,
+            format!(
+                "{subclass}, or let the function `{}` keep neither the {class} nor a method of it",
+                bare_name(step.object)
+            ),
+        ),
+        None => finding,
+    };
+    Some(finding)
 }

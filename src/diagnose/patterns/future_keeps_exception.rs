@@ -14,11 +14,14 @@
 //! Instead, use `try: … finally: del task`, as the standard library does in its own futures, or get
 //! the task where it is needed and do not keep it.
 
+use petgraph::graph::{EdgeIndex, NodeIndex};
+use petgraph::visit::EdgeRef;
+
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
-use crate::diagnose::case::{Case, at, short};
+use crate::diagnose::case::{CONTAINERS, Case, CycleStep, at, short};
 use crate::diagnose::remedy::Finding;
-use crate::model::words::capital_a;
+use crate::model::words::{all_of, capital_a};
 
 pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     let (position, future) = case.find(|step| {
@@ -60,6 +63,21 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
         ("self", Some(_)) => finding,
         _ => finding.remedy(frame.edge, case.removal(frame.edge)),
     };
+    // A loop over several leaves the last one in its variable as well.
+    let others = others_with(case, &frame, &future);
+    let edges = || std::iter::once(frame.edge).chain(others.iter().map(|(edge, _)| *edge));
+    let finding = match others.is_empty() || edges().any(|edge| case.is_in_cell(edge)) {
+        true => finding,
+        false => {
+            let names = std::iter::once(variable).chain(others.iter().map(|(_, name)| *name));
+            let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+            let names = all_of(&names);
+            finding.remedy_of(
+                edges().collect(),
+                format!("delete the local variables {names} before `{function}` ends"),
+            )
+        }
+    };
     Some(if plainly && !case.is_in_cell(frame.edge) {
         finding.code(
             format!("{variable} = ...\n..."),
@@ -68,6 +86,32 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     } else {
         finding
     })
+}
+
+/// The other variables of the function that are the future, or a container with it.
+fn others_with<'a>(
+    case: &Case<'a>,
+    frame: &CycleStep<'a>,
+    future: &CycleStep<'a>,
+) -> Vec<(EdgeIndex, &'a str)> {
+    let ends = |edge: EdgeIndex| case.graph.edge_endpoints(edge);
+    let (Some((frame_at, _)), Some((future_at, _))) = (ends(frame.edge), ends(future.edge)) else {
+        return Vec::new();
+    };
+    let is_or_has = |node: NodeIndex| {
+        let is_container = CONTAINERS.contains(&case.graph[node].description.kind);
+        node == future_at || is_container && case.graph.neighbors(node).any(|it| it == future_at)
+    };
+    let edges = case.graph.edges(frame_at);
+    let mut found: Vec<(EdgeIndex, &str)> = edges
+        .filter(|edge| edge.id() != frame.edge && is_or_has(edge.target()))
+        .filter_map(|edge| match &edge.weight().name {
+            ReferenceName::Local(name) => Some((edge.id(), name.as_str())),
+            _ => None,
+        })
+        .collect();
+    found.sort_by_key(|(_, name)| *name);
+    found
 }
 
 /// True for the result of a future that failed, and for what cancelled one, which has a name in Lib/asyncio/futures.py and

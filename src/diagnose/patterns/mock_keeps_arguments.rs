@@ -46,7 +46,8 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
     }
     let what = "A mock of `unittest.mock` keeps the arguments of each call and what it was given. It is in cycles of \
                 its own making, so all of that stays alive until the collector runs. Run \
-                `gc.collect()` after the test.";
+                `gc.collect()` after the test. A check for cycles reports this all the same, unless its `ignore` has \
+                `mock-keeps-arguments`.";
     let reset = " Or call `reset_mock()` on the outermost mock, which drops the calls that it and its children have recorded.";
     let is_dropped = |edge| is_dropped_by_reset(case, edge);
     let can_be_reset =

@@ -11,8 +11,8 @@
 //!     def odd(n): return n != 0 and even(n - 1)
 //! ```
 //!
-//! Instead, use functions at module level, or methods, and pass what they need. If the enclosing function
-//! neither returns nor stores them, `del` one of them at its end.
+//! Instead, use functions at module level, or methods, and pass what they need. If nothing calls them once the
+//! enclosing function has ended, `del` one of them in a `finally` at the end of that.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
@@ -45,13 +45,13 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
             .remedy(
                 cut.edge,
                 format!(
-                    "define them at module level and pass what they need; or, if the enclosing function \
-                     neither returns nor stores them, delete `{variable}` at its end"
+                    "define them at module level and pass what they need; or, if nothing calls them \
+                     once the enclosing function has ended, delete `{variable}` in a `finally` at the end of that"
                 ),
             )
             .code(
-                "result = ...\nreturn result",
-                format!("result = ...\ndel {variable}\nreturn result"),
+                "return ...",
+                format!("try:\n    return ...\nfinally:\n    del {variable}"),
             ),
     )
 }

@@ -15,8 +15,8 @@
 //!
 //! Instead, use a function at module level or a method, and pass what it needs. A wrapper that keeps
 //! attributes on itself (`wrapper.calls += 1`) leaks in the same way: keep them in another object, such
-//! as a dictionary that the decorator creates. If the outer function neither returns nor stores the
-//! inner one, `del visit` at its end, once the result is computed, breaks the cycle too.
+//! as a dictionary that the decorator creates. If nothing calls the inner function once the outer one
+//! has ended, `del visit` in a `finally` at the end of that breaks the cycle too.
 
 use crate::capture::ReferenceName;
 use crate::cpython::ObjectKind;
@@ -50,13 +50,13 @@ pub fn recognise(case: &Case<'_>) -> Option<Finding> {
                 step.edge,
                 format!(
                     "define it at module level and pass it what it needs; or, if it only uses its own \
-                     attributes, keep these in another object; or, if the enclosing function \
-                     neither returns nor stores it, delete `{variable}` at its end"
+                     attributes, keep these in another object; or, if nothing calls it once the \
+                     enclosing function has ended, delete `{variable}` in a `finally` at the end of that"
                 ),
             )
             .code(
-                format!("result = {variable}(...)\nreturn result"),
-                format!("result = {variable}(...)\ndel {variable}\nreturn result"),
+                format!("return {variable}(...)"),
+                format!("try:\n    return {variable}(...)\nfinally:\n    del {variable}"),
             ),
     )
 }

@@ -9,16 +9,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tree_sitter::Node;
 
+use super::anew;
 use super::container::{holds_nothing, key_of};
 use super::held::last_part;
+use super::keys::{cached_by_index, is_never_again, is_only_if_missing, is_rounded, keys_of};
 use super::mention::{Grows, is_fresh, is_new_tensor};
 use super::owner::{FILES, LINES, Named, Owner, Search};
 use super::part::{Part, name_of_function};
 use super::reference::shown;
 use super::shrinking::{
-    INITIAL, LOOPS, alternatives, cached_by_index, given_to, is_detached, is_for_limit, is_in_loop,
-    is_made_of, is_narrowed, is_never_again, is_only_if_missing, is_shortened, is_sliced, keys_of,
-    may_vary, method, operands, taken, taking,
+    INITIAL, LOOPS, alternatives, given_to, is_detached, is_for_limit, is_in_loop, is_made_of,
+    is_narrowed, is_shortened, is_sliced, may_vary, method, operands, taken, taking,
 };
 use super::sources::{Program, Source, Sources};
 use super::stores::{bound_by, is_constant};
@@ -209,7 +210,12 @@ impl<'a, 's> Limiting<'a, 's> {
         let mut found = Vec::new();
         for part in &self.parts {
             let source = part.source;
-            found.extend(self.made_anew(part).into_iter().map(|node| Found {
+            let begun = anew::begun(source.syntax, self.search).into_iter();
+            let begun = begun.filter(|it| {
+                !self.is_called_initially(name_of_function(source.syntax, *it))
+                    && self.is_repeated_by_calls(source.syntax, *it, CALLS)
+            });
+            found.extend(begun.map(|node| Found {
                 source,
                 node,
                 limit: None,
@@ -226,7 +232,9 @@ impl<'a, 's> Limiting<'a, 's> {
                 });
                 let node = node.filter(|it| may_vary(source.syntax, *it).is_some());
                 let node = node.filter(|it| !self.search.is_overridden(source.syntax, *it));
-                let node = node.or_else(|| cached_by_index(source.syntax, whole));
+                let node = node
+                    .or_else(|| cached_by_index(source.syntax, whole))
+                    .or_else(|| self.cached_by_rounded(source.syntax, whole));
                 found.extend(node.map(|node| Found {
                     source,
                     node,
@@ -237,24 +245,14 @@ impl<'a, 's> Limiting<'a, 's> {
         found
     }
 
-    /// The statements that make the object anew that has the attribute, where its owner is named: `self.meter = Meter()`.
-    fn made_anew(&self, part: &Part<'s>) -> Vec<Node<'s>> {
-        let (Named::Attribute { class, .. }, syntax) =
-            (&self.search.owner.named, part.source.syntax)
-        else {
-            return Vec::new();
-        };
-        let nodes = all(syntax.root()).into_iter();
-        let calls = nodes.filter(|it| it.kind() == "assignment").filter(|it| {
-            let value = it.child_by_field_name("right");
-            let function = value.and_then(|it| it.child_by_field_name("function"));
-            let target = it.child_by_field_name("left");
-            let name = target.map_or("", |it| last_part(syntax.of(it)));
-            function.is_some_and(|it| last_part(syntax.of(it)) == *class)
-                && self.search.owner.path.contains(&name)
-        });
-        let again = |it: &Node<'s>| self.is_repeated_by_calls(syntax, *it, CALLS);
-        calls.filter(again).collect()
+    /// The assignment of an entry by a rounded key: of such keys there are not many.
+    fn cached_by_rounded(&self, syntax: &'s Syntax, whole: Node<'s>) -> Option<Node<'s>> {
+        let (assignment, value) = bound_by(whole)?;
+        let (key, container) = (key_of(whole)?, whole.child_by_field_name("value")?);
+        let is_filled_later = holds_nothing(syntax, value)
+            || value.is_some_and(|it| is_made_of(syntax, it, syntax.of(container)));
+        let functions = |name: &str| self.functions(name).to_vec();
+        (!is_filled_later && is_rounded(syntax, key, &functions)).then_some(assignment)
     }
 
     /// Whether something is done again and again by its conditions, by a loop or where its function is called; `None` if

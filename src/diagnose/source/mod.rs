@@ -4,6 +4,7 @@
 //! line, is not shown; a change is offered only if nothing is found in the project that could notice it.
 
 mod adding;
+mod anew;
 mod attribute;
 mod cache;
 mod change;
@@ -18,10 +19,11 @@ mod files;
 mod held;
 mod import;
 mod item;
+mod keys;
 mod limiting;
 mod lookup;
 mod mention;
-mod own_method;
+mod own;
 mod owner;
 mod part;
 mod partial;
@@ -53,7 +55,7 @@ use self::escaping::put_into_variable;
 use self::files::{read, words};
 pub use self::limiting::{Beside, Limit, limiting};
 use self::lookup::keep_to_the_method;
-use self::own_method::file_of_its_only_store;
+use self::own::file_of_own;
 use self::partial::made_partial;
 use self::place::{Made, made, only_store, put};
 use self::project::others_allow;
@@ -192,26 +194,21 @@ fn where_made<'s>(
     files: &'s mut Vec<String>,
 ) -> Made<'s> {
     let kept_as = leak.origin.kept_as.as_deref().unwrap_or_default();
-    match (cut.edge.strip_prefix('.'), kept_as.strip_prefix('.')) {
-        (Some(attribute), _) if !speaks_of_another(leak, attribute, sources) => {
-            let item = item_of(leak, cut.target);
-            let is_librarys = !sources.has_one_of(&leak.origin.files);
-            let file = is_librarys
-                .then(|| file_of_its_only_store(attribute, to, sources))
-                .flatten();
-            match file {
-                Some(file) => {
-                    files.push(file);
-                    only_store(attribute, &sources.of(files))
-                }
-                None => made(&leak.origin, attribute, to, item, sources, files),
-            }
-        }
-        (None, Some(attribute)) if is_item(&cut.edge) => {
-            put(&leak.origin, attribute, to, sources, files)
-        }
-        _ => Made::Unknown,
+    let (attribute, is_of_container) = match (cut.edge.strip_prefix('.'), kept_as.strip_prefix('.'))
+    {
+        (Some(attribute), _) if !speaks_of_another(leak, attribute, sources) => (attribute, false),
+        (None, Some(attribute)) if is_item(&cut.edge) => (attribute, true),
+        _ => return Made::Unknown,
+    };
+    if let Some(file) = file_of_own(leak, cut, attribute, sources) {
+        files.push(file);
+        return only_store(attribute, &sources.of(files));
     }
+    if is_of_container {
+        return put(&leak.origin, attribute, to, sources, files);
+    }
+    let item = item_of(leak, cut.target);
+    made(&leak.origin, attribute, to, item, sources, files)
 }
 
 /// The expression that makes a reference, and the change of what stores it, or else the lines around.

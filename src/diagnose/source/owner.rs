@@ -52,7 +52,7 @@ pub struct Owner<'a> {
     pub function: Option<&'a str>,
 }
 
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Named<'a> {
     Global {
         module: &'a str,
@@ -136,15 +136,16 @@ impl<'a> Owner<'a> {
                 module: module.strip_prefix("module `")?.strip_suffix('`')?,
                 name: last.strip_prefix('`')?.split('`').next()?,
             },
-            (None, Some(_)) if last.starts_with("closure variable '") => Named::Local {
-                function: "",
-                file: "",
-                line: 0,
-                name: last
-                    .strip_prefix("closure variable '")?
-                    .split('\'')
-                    .next()?,
-            },
+            (None, Some(_)) => {
+                // A suspended generator has local variables too.
+                let name = last.strip_prefix("closure variable '");
+                Named::Local {
+                    function: "",
+                    file: "",
+                    line: 0,
+                    name: name.or(last.strip_prefix("local '"))?.split('\'').next()?,
+                }
+            }
             (None, None) => {
                 let (name, rest) = last.strip_prefix("local `")?.split_once("` in `")?;
                 let (function, place) = rest.split_once("`, ")?;
@@ -159,7 +160,7 @@ impl<'a> Owner<'a> {
                     name,
                 }
             }
-            _ => return None,
+            (Some(_), None) => return None,
         };
         let function = parts.first().unwrap_or(&last).strip_prefix("local `");
         let function = function.and_then(|it| it.split("` in `").nth(1)?.split('`').next());
@@ -561,8 +562,13 @@ mod tests {
             line: 0,
             name: "x",
         };
-        let whole = "module `m` → `f` (function f) → closure variable 'x'";
-        assert_eq!(named(whole), Some((closure, vec![])));
+        for whole in [
+            "module `m` → `f` (function f) → closure variable 'x'",
+            "module `m` → `f` (generator f) → local 'x' (list)",
+        ] {
+            let closure = closure.clone();
+            assert_eq!(named(whole), Some((closure, vec![])));
+        }
         let global = Named::Global {
             module: "__main__",
             name: "OUT",

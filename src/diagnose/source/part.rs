@@ -164,21 +164,22 @@ impl<'s> Part<'s> {
             .byte_range()
             .contains(&comparison.start_byte());
         let body = part("consequence").or_else(|| part("body"))?;
+        let function = function_around(statement);
+        let all = function.unwrap_or_else(|| syntax.root());
+        let last = children(body).pop();
+        let ends = last.is_some_and(|it| EXITS.contains(&it.kind()));
         let is_limit = match is_below {
             true => {
-                let function = function_around(statement);
-                let all = function.unwrap_or_else(|| syntax.root());
                 let elsewhere = is_between(&self.appends, all.start_byte(), body.start_byte())
                     || is_between(&self.appends, body.end_byte(), all.end_byte());
-                self.adds_within(body) && !elsewhere
+                // `if len(items) < limit: continue`, and else one is taken.
+                let takes_else =
+                    ends && is_between(&self.takes, statement.end_byte(), all.end_byte());
+                self.adds_within(body) && !elsewhere || takes_else
             }
             false => {
-                let last = children(body).pop();
-                let ends = last.is_some_and(|it| EXITS.contains(&it.kind()));
-                let function = function_around(statement);
-                let rest = function.unwrap_or_else(|| syntax.root());
                 is_within(&self.takes, body)
-                    || ends && self.adds_between(statement.end_byte(), rest.end_byte())
+                    || ends && self.adds_between(statement.end_byte(), all.end_byte())
                     || part("alternative").is_some_and(|it| self.adds_within(it))
             }
         };

@@ -7,7 +7,7 @@ use tree_sitter::Node;
 use super::container::key_of;
 use super::held::last_part;
 use super::stores::{bound_by, is_constant};
-use super::syntax::{Syntax, all, around, children, function_around, is_field, is_named, lines};
+use super::syntax::{Syntax, all, around, children, function_around, is_field, lines};
 
 /// Methods that take one item or some, for whatever reason.
 pub const TAKERS: [&str; 6] = [
@@ -85,11 +85,7 @@ pub fn taken<'s>(
     // `items[number % limit] = item`
     let is_assigned = bound_by(whole).is_some() && whole.kind() == "subscript";
     let key = key_of(whole).filter(|_| is_assigned)?;
-    let is_remainder = key.kind() == "binary_operator"
-        && key
-            .child_by_field_name("operator")
-            .is_some_and(|it| syntax.of(it) == "%");
-    (is_remainder || turning.contains(syntax.of(key))).then_some(whole)
+    (is_remainder(syntax, key) || turning.contains(syntax.of(key))).then_some(whole)
 }
 
 /// The method or the statement that takes from a container, for whatever reason.
@@ -144,12 +140,34 @@ pub fn turning(syntax: &Syntax) -> BTreeSet<&str> {
     let targets = assignments.filter_map(|it| {
         let target = it.child_by_field_name("left")?;
         let value = it.child_by_field_name("right")?;
-        let is_remainder = || all(value).into_iter().any(|it| syntax.of(it) == "%");
+        let goes_around = || all(value).into_iter().any(|it| is_remainder(syntax, it));
         let is_start = value.kind() == "integer" && may_vary(syntax, it) == Some(true);
         let is_name = matches!(target.kind(), "identifier" | "attribute");
-        (is_name && (is_start || is_remainder())).then(|| syntax.of(target))
+        (is_name && (is_start || goes_around())).then(|| syntax.of(target))
     });
     targets.collect()
+}
+
+/// True for `a % b`, but not where a text is formatted.
+pub fn is_remainder(syntax: &Syntax, operation: Node<'_>) -> bool {
+    let left = operation.child_by_field_name("left");
+    let is_text = |it: Node<'_>| matches!(it.kind(), "string" | "concatenated_string");
+    // `NAME % number`, with `NAME = "step %d"`.
+    let is_name_of_text = |it: Node<'_>| {
+        let bindings = syntax.bindings(syntax.root(), syntax.of(it)).into_iter();
+        let mut values = bindings.filter_map(|it| bound_by(it)?.1);
+        it.kind() == "identifier" && values.any(is_text)
+    };
+    operator(syntax, operation) == "%" && !left.is_some_and(|it| is_text(it) || is_name_of_text(it))
+}
+
+/// The operator of a binary operation; nothing of what is none.
+pub fn operator<'s>(syntax: &'s Syntax, operation: Node<'_>) -> &'s str {
+    let is_binary = operation.kind() == "binary_operator";
+    let operator = operation
+        .child_by_field_name("operator")
+        .filter(|_| is_binary);
+    operator.map_or("", |it| syntax.of(it))
 }
 
 /// Functions that give a part of what they are given.
@@ -421,124 +439,6 @@ pub fn may_vary(syntax: &Syntax, node: Node<'_>) -> Option<bool> {
     Some(is_conditional)
 }
 
-/// How many keys an expression has: 2 of `tracks[key]["state"]`.
-pub fn keys_of(expression: Node<'_>) -> usize {
-    let mut at = Some(expression);
-    let mut count = 0;
-    while let Some(subscript) = at.filter(|it| it.kind() == "subscript") {
-        count += 1;
-        at = subscript.child_by_field_name("value");
-    }
-    count
-}
-
-/// True for a key that a container has not had: its length, or a counter that is set where it begins and only goes up.
-pub fn is_never_again<'s>(
-    syntax: &'s Syntax,
-    key: Node<'s>,
-    container: Node<'s>,
-    is_repeated: impl Fn(Node<'s>) -> bool,
-) -> bool {
-    let parts = all(key);
-    if parts.iter().any(|it| syntax.of(*it) == "%") {
-        return false;
-    }
-    let is_length =
-        |it: Node<'_>| given_to(syntax, it) == Some("len") && syntax.of(it) == syntax.of(container);
-    let mut names = parts.into_iter();
-    names.any(|it| {
-        matches!(it.kind(), "identifier" | "attribute")
-            && (is_length(it) || is_counter(syntax, it, &is_repeated))
-    })
-}
-
-/// True for a variable or an attribute that something is added to, and that is assigned only where it begins.
-fn is_counter<'s>(
-    syntax: &'s Syntax,
-    counted: Node<'s>,
-    is_repeated: impl Fn(Node<'s>) -> bool,
-) -> bool {
-    let nodes = all(syntax.root()).into_iter();
-    let same = nodes.filter(|it| {
-        matches!(it.kind(), "assignment" | "augmented_assignment")
-            && it
-                .child_by_field_name("left")
-                .is_some_and(|it| syntax.of(it) == syntax.of(counted))
-    });
-    let (added, assigned): (Vec<_>, Vec<_>) =
-        same.partition(|it| it.kind() == "augmented_assignment");
-    let goes_up = |it: &Node<'_>| {
-        let operator = it.child_by_field_name("operator");
-        operator.is_some_and(|it| syntax.of(it) == "+=")
-    };
-    let begins = |it: &Node<'s>| match (counted.kind(), function_around(*it)) {
-        ("attribute", Some(function)) => {
-            let mut initial = INITIAL.iter();
-            initial.any(|name| is_named(syntax, function, name)) && !is_in_loop(*it, Some(function))
-        }
-        _ => !is_repeated(*it),
-    };
-    !added.is_empty() && added.iter().all(goes_up) && assigned.iter().all(begins)
-}
-
-/// True for what is done only if a container has no such key: `if key not in items`, or behind the `else` of its
-/// opposite, `if items.get(key) is None`, `except KeyError`.
-pub fn is_only_if_missing(syntax: &Syntax, node: Node<'_>, key: &str, container: &str) -> bool {
-    let function = function_around(node);
-    let pressed = |text: &str| text.replace([' ', '(', ')', '\n'], "");
-    let (key, container) = (pressed(key), pressed(container));
-    let is_in = |text: &str, before: &str| {
-        let asked = text.strip_prefix(before);
-        asked.is_some_and(|it| it.strip_suffix(".keys").unwrap_or(it) == container)
-    };
-    let says_missing = |it: Node<'_>| {
-        let text = pressed(syntax.of(it));
-        is_in(&text, &[&*key, "not", "in"].concat())
-            || is_in(&text, &format!("not{key}in"))
-            || text == format!("{container}.get{key}isNone")
-    };
-    let says_there = |it: Node<'_>| is_in(&pressed(syntax.of(it)), &format!("{key}in"));
-    let mut at = node;
-    let kinds = [
-        "if_statement",
-        "elif_clause",
-        "else_clause",
-        "except_clause",
-    ];
-    while let Some(next) = around(at, &kinds)
-        && function_around(next) == function
-    {
-        let is_missing = match next.kind() {
-            "except_clause" => {
-                let caught = children(next).first().copied();
-                caught.is_some_and(|it| syntax.of(it).contains("KeyError"))
-            }
-            _ => {
-                let opposite = behind_else(next).map_or_else(Vec::new, conditions);
-                opposite.into_iter().any(says_there)
-                    || conditions(next).into_iter().any(says_missing)
-            }
-        };
-        if is_missing {
-            return true;
-        }
-        at = behind_else(next).unwrap_or(next);
-    }
-    false
-}
-
-/// The statement whose condition is false where a clause is done, if it is an `else` or an `elif`.
-fn behind_else(clause: Node<'_>) -> Option<Node<'_>> {
-    let is_behind = matches!(clause.kind(), "else_clause" | "elif_clause");
-    clause.parent().filter(|_| is_behind)
-}
-
-/// The parts of the condition of a statement, if it has one, that must all be true.
-fn conditions(statement: Node<'_>) -> Vec<Node<'_>> {
-    let condition = statement.child_by_field_name("condition");
-    condition.map_or_else(Vec::new, operands)
-}
-
 /// The parts of a condition that must all be true.
 pub fn operands(condition: Node<'_>) -> Vec<Node<'_>> {
     let is_and = condition
@@ -548,19 +448,4 @@ pub fn operands(condition: Node<'_>) -> Vec<Node<'_>> {
         true => children(condition).into_iter().flat_map(operands).collect(),
         false => vec![condition],
     }
-}
-
-/// The assignment of an item in `__getitem__` of a class that has a length, by the index that it is asked for: a cache of a
-/// data set is as long as that at most.
-pub fn cached_by_index<'s>(syntax: &'s Syntax, whole: Node<'s>) -> Option<Node<'s>> {
-    let function = function_around(whole).filter(|it| is_named(syntax, *it, "__getitem__"))?;
-    let (assignment, _) = bound_by(whole)?;
-    let key = syntax.of(key_of(whole)?);
-    let parameters = children(function.child_by_field_name("parameters")?);
-    let is_index = parameters.get(1).is_some_and(|it| syntax.of(*it) == key);
-    let class = around(function, &["class_definition"])?;
-    let has_length = all(class)
-        .into_iter()
-        .any(|it| it.kind() == "function_definition" && is_named(syntax, it, "__len__"));
-    (is_index && has_length).then_some(assignment)
 }

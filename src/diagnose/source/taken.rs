@@ -11,6 +11,9 @@ use crate::capture::{is_library_file, is_standard_extension};
 use crate::diagnose::case::short;
 use crate::model::report::{Leak, Location, Node as Object, NodeKind};
 
+/// Containers that are written out.
+const DISPLAYS: [&str; 5] = ["list", "tuple", "set", "dictionary", "pair"];
+
 /// One expression that takes it.
 struct Taken {
     file: String,
@@ -198,9 +201,12 @@ fn takes(syntax: &Syntax, node: Node<'_>, method: &str) -> bool {
     }
 }
 
-/// The call that an expression is an argument of.
+/// The call that an expression is an argument of, or that is given a container which is written there with it.
 fn given_to(node: Node<'_>) -> Option<Node<'_>> {
     let mut around = node.parent()?;
+    while DISPLAYS.contains(&around.kind()) {
+        around = around.parent()?;
+    }
     if around.kind() == "keyword_argument" {
         around = around.parent()?;
     }

@@ -39,14 +39,16 @@ class Camera {
 
   /** Fits the whole drawing or, if its scale would be below `least`, the cycle, the cut and the memory. */
   fit(least = 0) {
-    this.refit = () => this.fit(least);
+    // What was whole stays whole in a narrower window.
+    this.refit = () => this.fit(this.isWhole ? 0 : least);
     const room = this.view.clientWidth;
     if (!room) return;
     const { x, y, width, height } = this.all;
     const ideal = height * Math.max(Math.min(room / width, LARGEST), READABLE);
     this.view.style.height = this.isColumn ? `${Math.ceil(ideal)}px` : `clamp(240px, ${Math.ceil(ideal)}px, var(--tallest, 74vh))`;
     const across = (box) => Math.min(room / box.width, this.view.clientHeight / box.height, LARGEST);
-    if (across(this.all) >= least) {
+    this.isWhole = across(this.all) >= least;
+    if (this.isWhole) {
       this.look({ x: x + width / 2, y: y + height / 2 }, across(this.all));
       return;
     }

@@ -94,20 +94,31 @@ class Chart {
     return LEFT + ((x - from) / (to - from)) * (this.width - RIGHT - LEFT);
   }
 
-  /** Tells the values of the points nearest to a place. */
+  /** True for a point in the part that is shown. */
+  isInside({ x }) {
+    return x >= this.view[0] && x <= this.view[1];
+  }
+
+  /** Tells the values of the points nearest to a place, of those that are shown. */
   move(place) {
-    const nearest = this.shownCurves.map(({ group, points }) => ({
-      name: group.dataset.name,
-      point: points.reduce((best, point) => (Math.abs(point.x - place) < Math.abs(best.x - place) ? point : best)),
-    }));
+    const nearest = this.shownCurves.flatMap(({ group, points }) => {
+      const inside = points.filter((point) => this.isInside(point));
+      if (!inside.length) return [];
+      const point = inside.reduce((best, it) => (Math.abs(it.x - place) < Math.abs(best.x - place) ? it : best));
+      return [{ name: group.dataset.name, point }];
+    });
     if (!nearest.length) return;
     // Of several processes, each with times of its own, those that are there.
     const [{ point: first }] = [...nearest].sort((a, b) => Math.abs(a.point.x - place) - Math.abs(b.point.x - place));
     this.at = first.x;
-    this.line.setAttribute("d", `M${this.shown(this.at)} 14V${this.floor}`);
+    this.drawLine();
     this.line.setAttribute("display", "inline");
     const here = nearest.filter(({ point }) => Math.abs(point.x - this.at) < 4).slice(0, 8);
     this.said.textContent = here.map(({ name, point }) => (name ? `${name}, ${point.words}` : point.words)).join("; ");
+  }
+
+  drawLine() {
+    this.line.setAttribute("d", `M${this.shown(this.at)} 14V${this.floor}`);
   }
 
   /** The curves that are not hidden by the key. */
@@ -147,10 +158,16 @@ class Chart {
   /** Shows this part of the chart only. */
   show([from, to]) {
     const view = [Math.max(from, LEFT), Math.min(to, WIDTH - RIGHT)];
-    const isInside = ({ x }) => x >= view[0] && x <= view[1];
-    const all = this.curves.flatMap(({ points }) => points.filter(isInside));
-    if (!all.length) return;
+    const before = this.view;
     this.view = view;
+    const isInside = (point) => this.isInside(point);
+    const all = this.curves.flatMap(({ points }) => points.filter(isInside));
+    if (!all.length) {
+      this.view = before;
+      return;
+    }
+    if (this.at !== null && isInside({ x: this.at })) this.drawLine();
+    else if (this.at !== null) this.leave({});
     for (const { group, points } of this.curves) {
       const inside = points.filter(isInside);
       const upper = inside.map(({ x, y }) => `${this.shown(x)} ${y}`);

@@ -50,6 +50,8 @@ async function copy(text) {
 /** Copies text and says so on the button for a while. */
 async function copyFrom(button, text) {
   const name = button.dataset.name ??= button.textContent;
+  // As wide as it is, so that nothing beside it moves.
+  button.style.minWidth = `${button.getBoundingClientRect().width}px`;
   button.textContent = (await copy(text)) ? "Copied" : "Copying is blocked";
   setTimeout(() => { button.textContent = name; }, 1500);
 }

@@ -16,6 +16,7 @@ class Contents {
     this.items = [...this.list.children];
     this.input = nav.querySelector("input");
     this.choices = [...nav.querySelectorAll("[data-by]")];
+    this.rank = this.choices.find(({ dataset }) => dataset.by === "rank");
     this.order = nav.querySelector("[data-order]");
     this.rest = nav.querySelector(".rest");
     this.all = false;
@@ -32,7 +33,7 @@ class Contents {
       this.update();
       this.list.querySelector("[aria-current]")?.focus({ preventScroll: true });
     });
-    for (const select of this.choices) select.addEventListener("change", () => this.update());
+    for (const select of this.choices) select.addEventListener("change", () => this.choose(select));
     this.order.addEventListener("change", () => this.sort());
     this.rest.addEventListener("click", () => {
       this.all = !this.all;
@@ -50,6 +51,36 @@ class Contents {
       !value || item.dataset[dataset.by].split("\n").includes(value));
   }
 
+  /** Lists what fits a choice; if the leak that is shown does not, the first one that does is shown. */
+  choose(select) {
+    if (select === this.rank) this.tellShares();
+    this.sort();
+    const fitting = this.items.filter((item) => this.fits(item));
+    if (fitting.length && !fitting.some(isCurrent)) showInstead(fitting[0].querySelector("a").hash);
+  }
+
+  /** Has each leak tell its size, count and bar on the chosen rank, or on all. */
+  tellShares() {
+    const told = this.items.filter((item) => this.isOnRank(item)).map((item) => {
+      const [size, times] = item.querySelectorAll("a > b, i");
+      const { bytes, rank, shares } = item.dataset;
+      item.whole ??= [bytes, size.textContent, times.textContent];
+      const place = rank.split("\n").indexOf(this.rank.value);
+      const share = this.rank.value ? shares.split("\n")[place].split("|") : item.whole;
+      [size.textContent, times.textContent] = share.slice(1);
+      return { item, bytes: Number(share[0]) };
+    });
+    const most = Math.max(1, ...told.map(({ bytes }) => bytes));
+    for (const { item, bytes } of told) {
+      item.bytes = bytes;
+      item.querySelector(".share rect").setAttribute("width", Math.max((64 * bytes) / most, 1));
+    }
+  }
+
+  isOnRank({ dataset }) {
+    return !this.rank?.value || dataset.rank.split("\n").includes(this.rank.value);
+  }
+
   /** Shows the leaks that fit; above the leak only the first few and the current one. */
   update() {
     const fitting = this.items.filter((item) => this.fits(item));
@@ -64,6 +95,7 @@ class Contents {
     this.nav.classList.toggle("whole", this.all);
     const all = fitting.length === this.items.length;
     this.nav.querySelector("output").textContent = all ? "" : ` · ${fitting.length} listed`;
+    if (this.rank?.value) this.nav.querySelector("output").textContent = ` · ${fitting.length} on rank ${this.rank.value}`;
   }
 
   /** Puts the list in the chosen order. */
@@ -71,7 +103,7 @@ class Contents {
     const number = (item, kind) => Number((item.querySelector(kind)?.textContent ?? "").replace(/[^0-9]/g, "") || 1);
     const place = (item) => item.querySelector("small")?.textContent ?? "\uffff";
     const by = [
-      () => 0,
+      (a, b) => (this.rank?.value ? b.bytes - a.bytes : 0),
       (a, b) => number(b, "i") - number(a, "i"),
       (a, b) => place(a).localeCompare(place(b), "en", { numeric: true }),
     ][this.order.value];

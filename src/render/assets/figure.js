@@ -49,10 +49,11 @@ class Figure {
     else this.camera.resize();
   }
 
-  /** Puts the facts panel below a flat drawing, and below one of the leak that would be too small beside it. */
+  /** Puts the facts panel below a flat drawing, and below one that would be too small beside it. */
   arrange() {
     const { width, height } = this.svg.viewBox.baseVal;
-    const isSmall = this.drawn === "leak" && (this.element.clientWidth - FACTS) / width < SMALL;
+    const least = this.drawn === "leak" ? SMALL : WHOLE;
+    const isSmall = (this.element.clientWidth - FACTS) / width < least;
     this.element.classList.toggle("flat", isSmall || width > FLAT * height);
   }
 

@@ -78,6 +78,12 @@ function sayIfUnknown(signature) {
   sections[0].parentElement.prepend(said);
 }
 
+/** Shows a leak in place of one that the filters took out of the list, which is no step to go back from. */
+function showInstead(hash) {
+  if (location.protocol !== "about:") history.replaceState(null, "", hash);
+  showLeak(sections.findIndex((section) => `#${section.id}` === hash));
+}
+
 /** Goes to the next leak of the list, or to the one before, so that the way back leads here. */
 function go(step) {
   const to = contents?.beside(sections[current].id, step);
@@ -96,7 +102,6 @@ async function textOf(kind, section) {
   if (kind === "trace") return section.querySelector(".trace pre").textContent;
   if (kind === "markdown") return unpacked(section.querySelector("template[data-markdown]"));
   if (kind === "link") return `${location.href.split("#")[0]}#${section.id}`;
-  if (kind === "place") return section.querySelector("[data-place]").dataset.place;
   return section.querySelector(".signature span").textContent;
 }
 
@@ -131,7 +136,8 @@ document.addEventListener("click", (event) => {
   const isLink = event.target.closest?.("a, button, input");
   if (!isLink && !String(getSelection())) event.target.closest?.("#ranks tbody tr")?.querySelector("a")?.click();
   const button = event.target.closest?.("button");
-  if (button?.dataset.copy) textOf(button.dataset.copy, button.closest("section")).then((text) => copyFrom(button, text));
+  if (button?.dataset.place) copyFrom(button, button.dataset.place);
+  else if (button?.dataset.copy) textOf(button.dataset.copy, button.closest("section")).then((text) => copyFrom(button, text));
   else if (button?.dataset.save) onSave(button);
   else if (button && "help" in button.dataset) help.showModal();
   else if (event.target === help) help.close();
@@ -175,46 +181,9 @@ window.addEventListener("hashchange", () => {
 });
 if (sections.length && sections[0].dataset.leak) fromAddress();
 
-// Where a line is opened: in an editor on this machine, or at an address with {file} and {line} in it.
-const EDITORS = {
-  "VS Code": "vscode://file/{file}:{line}",
-  PyCharm: "pycharm://open?file={file}&line={line}",
-};
-const OTHER = "Other address";
-const ALLOWED = /^(https?|vscode|vscode-insiders|cursor|zed|pycharm|idea):\/\//;
-
-/** Has all links open lines at this address. */
-function setEditor(address) {
-  for (const link of document.querySelectorAll("a.open")) {
-    const { file, line } = link.dataset;
-    link.href = address.replace("{file}", encodeURI(file)).replace("{line}", encodeURIComponent(line));
-  }
-  for (const select of document.querySelectorAll("[data-editor]")) {
-    select.value = Object.keys(EDITORS).find((name) => EDITORS[name] === address) ?? OTHER;
-  }
-}
-
-function chooseEditor(select) {
-  const address = EDITORS[select.value] ?? prompt("Address, with {file} and {line} in it", EDITORS["VS Code"]);
-  if (ALLOWED.test(address ?? "")) {
-    setEditor(address);
-    stored("cyclescope-editor", address);
-  } else setEditor(stored("cyclescope-editor") ?? EDITORS["VS Code"]);
-}
-
-for (const select of document.querySelectorAll("[data-editor]")) {
-  select.append(...[...Object.keys(EDITORS), OTHER].map((name) => make("option", name)));
-  select.addEventListener("change", () => chooseEditor(select));
-}
-const editor = stored("cyclescope-editor");
-setEditor(ALLOWED.test(editor ?? "") ? editor : EDITORS["VS Code"]);
-
-// The sandbox of a frame opens no other program, and a notebook's frame has no address.
-if (parent !== window) {
-  for (const control of document.querySelectorAll("a.open, [data-editor]")) control.hidden = true;
-  if (location.protocol === "about:") {
-    for (const button of document.querySelectorAll('[data-copy="link"]')) button.hidden = true;
-  }
+// A notebook's frame has no address.
+if (location.protocol === "about:") {
+  for (const button of document.querySelectorAll('[data-copy="link"]')) button.hidden = true;
 }
 
 // The key of a timeline shows and hides ranks.

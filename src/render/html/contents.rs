@@ -1,11 +1,14 @@
 //! The list of leaks: the master beside the leak that is shown.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display, Formatter};
 
 use maud::{Markup, Render, html};
 
 use crate::model::compare::Change;
-use crate::model::report::{Leak, Report};
+use crate::model::merge::is_complete;
+use crate::model::occurrences::distinct;
+use crate::model::report::{Leak, Occurrence, Report};
 use crate::model::words::{brief, counted, grouped, human_bytes, name, short_location, utc};
 use crate::render::html::NAME;
 use crate::render::html::header::short_places;
@@ -25,8 +28,24 @@ pub struct Listed<'a> {
     pub id: String,
     /// What has become of it since the report that this one is compared with.
     pub change: Option<Change>,
-    /// The ranks that it was seen on.
-    pub ranks: BTreeSet<u32>,
+    /// What it held on each rank that it was seen on.
+    pub ranks: BTreeMap<u32, RankShare>,
+}
+
+/// What a leak held on a rank.
+#[derive(Default)]
+pub struct RankShare {
+    bytes: u64,
+    /// How many times it was seen there; `None` where not all occurrences are listed.
+    count: Option<u64>,
+}
+
+/// As the script reads it.
+impl Display for RankShare {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        let times = self.count.map(times).unwrap_or_default();
+        write!(out, "{}|{}|{times}", self.bytes, human_bytes(self.bytes))
+    }
 }
 
 /// A section's id is the signature, so that a link to a leak stays a link to it; where several have the same or it is
@@ -53,21 +72,38 @@ pub fn listed<'a>(leaks: &[(usize, &'a Leak)], report: &Report) -> Vec<Listed<'a
     leaks.iter().enumerate().map(place).collect()
 }
 
-fn ranks(report: &Report, leak: &Leak) -> BTreeSet<u32> {
-    let shares = report.processes.iter();
-    let shares = shares.filter(|share| share.bytes_held.contains_key(&leak.signature));
-    let seen = leak.occurrences.iter().map(|one| one.rank);
-    shares
-        .map(|share| share.rank)
-        .chain(seen)
-        .flatten()
-        .collect()
+fn ranks(report: &Report, leak: &Leak) -> BTreeMap<u32, RankShare> {
+    let mut ranks: BTreeMap<u32, RankShare> = BTreeMap::new();
+    let mut seen: BTreeMap<u32, Vec<&Occurrence>> = BTreeMap::new();
+    for one in &leak.occurrences {
+        if let Some(rank) = one.rank {
+            seen.entry(rank).or_default().push(one);
+        }
+    }
+    let is_complete = is_complete(leak);
+    for (rank, seen) in seen {
+        let distinct = |of: fn(&Occurrence) -> u64| distinct(seen.iter().copied(), of);
+        let share = RankShare {
+            bytes: distinct(|one| one.bytes),
+            count: is_complete.then(|| distinct(|one| one.count)),
+        };
+        ranks.insert(rank, share);
+    }
+    for share in &report.processes {
+        let bytes = share.bytes_held.get(&leak.signature);
+        if let Some((rank, bytes)) = share.rank.zip(bytes.copied()) {
+            ranks.entry(rank).or_default().bytes = bytes;
+        }
+    }
+    ranks
 }
 
 /// The list; nothing for a single leak. `all` is what the leaks hold together.
 pub fn contents(leaks: &[Listed<'_>], all: u64) -> Markup {
     let held = leaks.iter().map(|it| it.leak.bytes_held);
     let most = held.max().unwrap_or(0).max(1) as f64;
+    let ranks: BTreeSet<&u32> = leaks.iter().flat_map(|it| it.ranks.keys()).collect();
+    let ranks = ranks.len();
     html! {
         @if let [first, _, ..] = leaks {
             a.skip href={ "#" (first.id) } { "Skip the list" }
@@ -80,7 +116,9 @@ pub fn contents(leaks: &[Listed<'_>], all: u64) -> Markup {
                 ol {
                     @for it in leaks {
                         li data-whose=(whose(it.leak)) data-pattern=(pattern(it.leak))
-                            data-device=(lines(&devices(it.leak))) data-rank=(lines(&it.ranks))
+                            data-device=(lines(devices(it.leak))) data-rank=(lines(it.ranks.keys()))
+                            data-bytes=(it.leak.bytes_held)
+                            data-shares=[(ranks > 1).then(|| lines(it.ranks.values()))]
                             data-change=[it.change.map(Change::word)] data-places=(places(it.leak)) {
                             a href={ "#" (it.id) } { (line(it, most)) }
                         }
@@ -102,18 +140,19 @@ pub fn contents(leaks: &[Listed<'_>], all: u64) -> Markup {
 fn filters(leaks: &[Listed<'_>]) -> Markup {
     let set = |of: fn(&Leak) -> String| leaks.iter().map(|it| of(it.leak)).collect();
     let all_devices = leaks.iter().flat_map(|it| devices(it.leak)).collect();
-    let all_ranks = leaks.iter().flat_map(|it| it.ranks.iter().copied());
+    let all_ranks = leaks.iter().flat_map(|it| it.ranks.keys().copied());
     let changes = leaks.iter().filter_map(|it| it.change).map(Change::word);
+    let is_compared = leaks.iter().any(|it| it.change.is_some());
     html! {
         div.filters hidden {
             input type="search" placeholder="Find a leak" aria-label="Find a leak";
-            (choice("Whose", "whose", "Yours and libraries", &set(whose)))
-            (choice("Pattern", "pattern", "All patterns", &set(pattern)))
-            (choice("Device", "device", "All devices", &all_devices))
-            (choice("Rank", "rank", "All ranks", &all_ranks.collect::<BTreeSet<u32>>()))
-            (choice("Change", "change", "New and known", &changes.collect::<BTreeSet<_>>()))
+            (choice("Whose", "whose", "Yours and libraries", "", &set(whose)))
+            (choice("Pattern", "pattern", "All patterns", "", &set(pattern)))
+            (choice("Device", "device", "All devices", "", &all_devices))
+            (choice("Rank", "rank", "All ranks", "rank ", &all_ranks.collect::<BTreeSet<u32>>()))
+            (choice("Change", "change", "New and known", "", &changes.collect::<BTreeSet<_>>()))
             select aria-label="Order" data-order {
-                option value="0" { "Most memory" }
+                option value="0" { @if is_compared { "Changed first" } @else { "Most memory" } }
                 option value="1" { "Most often" }
                 option value="2" { "By file" }
             }
@@ -121,13 +160,19 @@ fn filters(leaks: &[Listed<'_>]) -> Markup {
     }
 }
 
-/// What one chooses by, for the script; nothing where there is one value only.
-fn choice<T: Render>(words: &str, key: &str, all: &str, values: &BTreeSet<T>) -> Markup {
+/// What one chooses by, for the script, each value after the word `kind`; nothing where there is one value only.
+fn choice<T: Render>(
+    words: &str,
+    key: &str,
+    all: &str,
+    kind: &str,
+    values: &BTreeSet<T>,
+) -> Markup {
     html! {
         @if values.len() > 1 {
             select aria-label=(words) data-by=(key) {
                 option value="" { (all) }
-                @for value in values { option value=(value) { (value) } }
+                @for value in values { option value=(value) { (kind) (value) } }
             }
         }
     }
@@ -156,15 +201,16 @@ pub fn gone(report: &Report) -> Markup {
 }
 
 /// One value a line, for the script.
-fn lines<T: ToString>(values: &BTreeSet<T>) -> String {
-    let values: Vec<String> = values.iter().map(T::to_string).collect();
+fn lines<T: ToString>(values: impl IntoIterator<Item = T>) -> String {
+    let values: Vec<String> = values.into_iter().map(|it| it.to_string()).collect();
     values.join("\n")
 }
 
 /// Where to change what, as the page copies it.
 fn places(leak: &Leak) -> String {
     let places = leak.places_to_change().into_iter();
-    lines(&places.map(|it| name(&it.to_string(), NAME)).collect())
+    let places: BTreeSet<String> = places.map(|it| name(&it.to_string(), NAME)).collect();
+    lines(places)
 }
 
 fn whose(leak: &Leak) -> String {
@@ -185,6 +231,24 @@ fn devices(leak: &Leak) -> BTreeSet<String> {
     devices.collect()
 }
 
+/// The pattern of a leak, whose it is and what has become of it, as far as that is to be said.
+fn marks(it: &Listed<'_>) -> Vec<Markup> {
+    let pattern = it.leak.pattern.as_ref().map(|pattern| name(pattern, 60));
+    let library = it.leak.is_library().then(|| "library".to_owned());
+    let change = it.change.filter(|change| change.is_for_worse());
+    let change = change.map(|change| html! { b.change { (change.words()) } });
+    let words = pattern.into_iter().chain(library);
+    words.map(|it| html! { (it) }).chain(change).collect()
+}
+
+/// How many times a leak was seen; empty for once.
+fn times(count: u64) -> String {
+    match count {
+        1 => String::new(),
+        count => format!("{} ×", grouped(count)),
+    }
+}
+
 /// A leak in the list, with a bar that tells its share of `most` bytes.
 fn line(it: &Listed<'_>, most: f64) -> Markup {
     let leak = it.leak;
@@ -194,12 +258,11 @@ fn line(it: &Listed<'_>, most: f64) -> Markup {
         svg.share width="64" height="8" aria-hidden="true" {
             rect width=(format_args!("{width:.1}")) height="8" rx="2" {}
         }
-        i { @if leak.count != 1 { (grouped(leak.count)) " ×" } }
+        i { (times(leak.count)) }
         em {
-            @if let Some(pattern) = &leak.pattern { (name(pattern, 60)) }
-            @if leak.is_library() { " · library" }
-            @if let Some(change @ (Change::New | Change::Grown(_))) = it.change {
-                " · " b.change { (change.words()) }
+            @for (index, mark) in marks(it).into_iter().enumerate() {
+                @if index > 0 { " · " }
+                (mark)
             }
         }
         span { (name(&brief(&leak.summary), 160)) }
@@ -250,7 +313,8 @@ mod tests {
         let list = contents(&listed(&leaks, &report), report.bytes_held()).0;
         let ranks = list.split("data-by=\"rank\"").nth(1).expect("a filter");
         let place = |rank: &str| ranks.find(&format!(">{rank}</option>")).expect(rank);
-        assert!(place("2") < place("10") && place("All ranks") < place("0"));
+        assert!(place("rank 2") < place("rank 10"));
+        assert!(place("All ranks") < place("rank 0"));
         assert!(!list.contains("data-by=\"change\""));
     }
 
@@ -259,10 +323,11 @@ mod tests {
         let earlier = samples::linked_nodes_and_exception();
         let mut report = earlier.clone();
         report.leaks[1].signature = "0123456789abcdef".to_owned();
+        report.leaks[1].pattern = None;
         let report = report.against(&earlier);
         let leaks: Vec<(usize, &Leak)> = report.leaks.iter().enumerate().collect();
         let list = contents(&listed(&leaks, &report), report.bytes_held()).0;
-        assert_eq!(list.matches("<b class=\"change\">new</b>").count(), 1);
+        assert_eq!(list.matches("<em><b class=\"change\">new</b>").count(), 1);
         assert!(list.contains("data-by=\"change\""));
         let gone_ones = gone(&report).0;
         assert!(gone_ones.contains("1 leak is gone"), "{gone_ones}");

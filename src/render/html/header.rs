@@ -31,6 +31,16 @@ pub fn headline(report: &Report) -> String {
     }
 }
 
+/// The headline, after what has changed since the report that this one is compared with.
+fn heading(report: &Report) -> String {
+    let changed = report.changes().map(|it| it.words());
+    match changed.as_deref() {
+        None => headline(report),
+        Some("") => format!("Nothing new: {}", headline(report)),
+        Some(changed) => format!("{changed}: {}", headline(report)),
+    }
+}
+
 /// True if nothing is known of a report without leaks that could have been one.
 pub fn is_certain(report: &Report) -> bool {
     report.collection.trigger != RUN || has_no_limits(report)
@@ -80,7 +90,7 @@ pub fn header(report: &Report) -> Markup {
             " " span.changes { "Compared with the report of " (utc(earlier.time)) ": " (changes.to_string()) "." }
         }
     };
-    head(&headline(report), &lead, &facts(report))
+    head(&heading(report), &lead, &facts(report))
 }
 
 /// What was looked at without a leak.
@@ -175,9 +185,16 @@ fn on_ranks(report: &Report, leak: &Leak) -> String {
         true => "ranks",
         false => "processes",
     };
+    // A rank without a leak may have written no report.
+    let size = report.process.world_size;
+    let known = match size.filter(|_| what == "ranks") {
+        Some(size) if size as usize == all => String::new(),
+        Some(size) if size as usize > all => format!(" that reported, of {size}"),
+        _ => " that reported".to_owned(),
+    };
     let on = match having.len() {
-        count if count == all => format!(", on all {all} {what}"),
-        count => format!(", on {count} of {all} {what}"),
+        count if count == all => format!(", on all {all} {what}{known}"),
+        count => format!(", on {count} of {all} {what}{known}"),
     };
     let with_most = having.iter().filter(|(_, other)| other == bytes).count();
     let (most, bytes) = (process_name(most), human_bytes(*bytes));
@@ -388,16 +405,21 @@ mod tests {
         };
         report.processes = [(0, 1 << 20), (1, 0), (2, 3 << 20)].map(share).to_vec();
         let page = header(&report).0;
-        assert!(
-            page.contains(", on 2 of 3 ranks, most on rank 2 (3.0 MiB)"),
-            "{page}"
-        );
+        let said = ", on 2 of 3 ranks that reported, most on rank 2 (3.0 MiB)";
+        assert!(page.contains(said), "{page}");
         report.processes = [(0, 1 << 20), (1, 3 << 20), (2, 3 << 20)]
             .map(share)
             .to_vec();
-        let page = header(&report).0;
-        let said = ", on all 3 ranks, most on rank 1 and 1 more (3.0 MiB each)";
-        assert!(page.contains(said), "{page}");
+        for (size, on) in [
+            (None, "3 ranks that reported"),
+            (Some(3), "3 ranks"),
+            (Some(4), "3 ranks that reported, of 4"),
+        ] {
+            report.process.world_size = size;
+            let page = header(&report).0;
+            let said = format!(", on all {on}, most on rank 1 and 1 more (3.0 MiB each)");
+            assert!(page.contains(&said), "{page}");
+        }
     }
 
     #[test]

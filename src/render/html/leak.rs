@@ -1,7 +1,5 @@
 //! One leak of the page.
 
-use std::path::Path;
-
 use maud::{Markup, PreEscaped, html};
 
 use crate::model::report::{Known, Leak, Library};
@@ -11,7 +9,7 @@ use crate::render::clusters::CLUSTERS;
 use crate::render::html::contents::Listed;
 use crate::render::html::memory::buffers;
 use crate::render::html::packed::packed;
-use crate::render::html::parts::{entry, lines_of, own_code, sentence, with_code};
+use crate::render::html::parts::{at_line, entry, lines_of, own_code, sentence, with_code};
 use crate::render::html::timeline::timeline;
 use crate::render::html::{DRAWN, NAME};
 use crate::render::markdown::leak_markdown;
@@ -66,6 +64,9 @@ pub fn card(leak: &Leak) -> Markup {
     html! {
         section.leak.card {
             h2 { (sentences::size_and_cycle(leak)) }
+            @if let Some(place) = leak.line_to_change() {
+                ul.marks { li.share-it hidden { (at_line(&place.file, place.line)) } }
+            }
             (gist(leak, &[]))
             div.drawn tabindex="0" role="group" aria-label="Drawing of the leak" { (draw("card", false)) }
             div.drawn-narrow { (draw("card-narrow", true)) }
@@ -122,14 +123,7 @@ fn marks(listed: &Listed<'_>) -> Markup {
                 button type="button" data-copy="trace" { "Copy trace" }
                 button type="button" data-copy="markdown" { "Copy as Markdown" }
                 button type="button" data-copy="link" { "Copy link" }
-                @if let Some(place) = leak.line_to_change() {
-                    @let at = name(&place.to_string(), NAME);
-                    button type="button" data-copy="place" data-place=(at) { "Copy file:line" }
-                    @if is_file(&place.file) {
-                        a.open data-file=(name(&place.file, 1000)) data-line=(place.line) { "Open" }
-                        select data-editor aria-label="Open in" {}
-                    }
-                }
+                @if let Some(place) = leak.line_to_change() { (at_line(&place.file, place.line)) }
             }
         }
     }
@@ -351,12 +345,6 @@ fn changed(line: &str) -> Markup {
             _ => (line),
         }
     }
-}
-
-/// False for the cell of a notebook, which no editor opens by this name.
-fn is_file(name: &str) -> bool {
-    let extension = Path::new(name).extension().and_then(|it| it.to_str());
-    extension.is_some_and(|it| it.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
 #[cfg(test)]

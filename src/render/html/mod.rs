@@ -14,6 +14,7 @@ mod timeline;
 
 use maud::{Markup, PreEscaped, html};
 
+use crate::model::compare::Change;
 use crate::model::json::to_json;
 use crate::model::report::{Leak, Report};
 use crate::model::words::shortened;
@@ -40,6 +41,7 @@ const SCRIPT: &str = concat!(
     include_str!("../assets/chart.js"),
     include_str!("../assets/contents.js"),
     include_str!("../assets/page.js"),
+    include_str!("../assets/editor.js"),
 );
 
 /// The list of keyboard shortcuts, opened by script.
@@ -73,7 +75,8 @@ pub fn html(report: &Report) -> String {
 
 fn body(report: &Report) -> Markup {
     let mut leaks: Vec<(usize, &Leak)> = report.leaks.iter().enumerate().collect();
-    leaks.sort_by_key(|(_, leak)| std::cmp::Reverse(leak.bytes_held));
+    let is_worse = |leak| report.change(leak).is_some_and(Change::is_for_worse);
+    leaks.sort_by_key(|&(_, leak)| std::cmp::Reverse((is_worse(leak), leak.bytes_held)));
     leaks.truncate(LEAKS);
     let leaks = contents::listed(&leaks, report);
     html! {

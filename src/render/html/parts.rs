@@ -1,6 +1,7 @@
 //! Parts that several pages have.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 use maud::{Markup, Render, html};
 
@@ -97,6 +98,24 @@ pub fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_ascii_uppercase());
     first.into_iter().chain(letters).collect()
+}
+
+/// Buttons that copy a line's place and open it in an editor; a script shows what it can do.
+pub fn at_line(file: &str, line: u32) -> Markup {
+    let place = name(&format!("{file}:{line}"), NAME);
+    html! {
+        button type="button" data-copy="place" data-place=(place) { "Copy file:line" }
+        @if is_file(file) {
+            a.open data-file=(name(file, 1000)) data-line=(line) { "Open" }
+            select data-editor aria-label="Open in" {}
+        }
+    }
+}
+
+/// False for the cell of a notebook, which no editor opens by this name.
+fn is_file(name: &str) -> bool {
+    let extension = Path::new(name).extension().and_then(|it| it.to_str());
+    extension.is_some_and(|it| it.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
 /// Lines of the program's own code, with the expression marked, under a heading of this level.

@@ -7,13 +7,14 @@ use maud::{Markup, html};
 
 use crate::diagnose::growth::{GARBAGE_ACCUMULATES, UNCOLLECTABLE_CYCLES};
 use crate::model::growth::{CACHED, Grown, Growth, GrowthReport};
+use crate::model::heap::without_line;
 use crate::model::words::{counted, grouped, human_bytes, name};
 use crate::render::growth_sentences::{
     cleared, counters, grown_enough, growth_headline, is_clean, limited, sampled, stopped,
 };
 use crate::render::html::live::chart::{Curve, Layer, Measure, curves, stacked};
 use crate::render::html::live::{Page, facts, section};
-use crate::render::html::parts::{self, entry, own_code, with_code};
+use crate::render::html::parts::{self, at_line, entry, own_code, with_code};
 use crate::render::live_sentences::sentence;
 use crate::render::resident::advice_on_resident;
 
@@ -76,24 +77,39 @@ fn title(report: &GrowthReport) -> String {
         }
         0 if report.untold.is_empty() => "Resident memory grows".to_owned(),
         0 => "Nothing to report".to_owned(),
-        1 if report.found[0].growth.bytes_per_step >= 1.0 => {
-            let growth = &report.found[0].growth;
-            let (cycles, s) = match growth {
-                _ if is_in_cycles(growth) => ("Cycles of ", ""),
-                _ if is_garbage(growth) => ("Garbage of ", "s"),
-                _ => ("", "s"),
+        _ if fastest(report).is_some_and(|it| it.bytes_per_step >= 1.0) => {
+            let others = match count {
+                ..=1 => String::new(),
+                several => format!(", and {}", counted(several as u64 - 1, "other", "others")),
             };
-            format!(
-                "{cycles}{} grow{s} by {} per step",
-                growth.short_owner().replace('`', ""),
-                human_bytes(growth.bytes_per_step as u64)
-            )
+            fastest(report).map(grows_by).unwrap_or_default() + &others
         }
         1 if are_tensors => "1 group of tensors grows".to_owned(),
         1 => "1 owner grows".to_owned(),
         _ if are_tensors => format!("{count} groups of tensors grow"),
         _ => format!("{count} owners grow"),
     }
+}
+
+/// What grows by most bytes per step.
+fn fastest(report: &GrowthReport) -> Option<&Growth> {
+    let all = report.found.iter().map(|it| &it.growth);
+    all.rev()
+        .max_by(|a, b| a.bytes_per_step.total_cmp(&b.bytes_per_step))
+}
+
+/// `feats grows by 64.0 KiB per step`.
+fn grows_by(growth: &Growth) -> String {
+    let (cycles, s) = match growth {
+        _ if is_in_cycles(growth) => ("Cycles of ", ""),
+        _ if is_garbage(growth) => ("Garbage of ", "s"),
+        _ => ("", "s"),
+    };
+    format!(
+        "{cycles}{} grow{s} by {} per step",
+        growth.short_owner().replace('`', ""),
+        human_bytes(growth.bytes_per_step as u64)
+    )
 }
 
 /// The headline, and what it means.
@@ -255,13 +271,19 @@ fn group(grown: &Grown, report: &GrowthReport) -> Markup {
     html! {
         section.leak {
             h2 { (with_code(&name(&heading, 600))) }
-            ul.marks { li.pattern { (name(&growth.pattern, 80)) } }
+            ul.marks {
+                li.pattern { (name(&growth.pattern, 80)) }
+                @if let [line] = growth.shown_lines() {
+                    li.share-it hidden { (at_line(&line.file, line.marked)) }
+                }
+            }
             dl.gist {
                 @let fix = growth.fix();
                 @if !fix.is_empty() { (entry("Fix", &with_code(&name(&fix, 2000)))) }
                 (entry("Held", &name(&held, 400)))
                 @if let Some(share) = share(grown, report) { (entry("Share", &share)) }
-                @if rest.is_some() { (entry("Owner", &with_code(&name(&growth.owner, 600)))) }
+                // The line at which its function is says nothing of what grows.
+                @if rest.is_some() { (entry("Owner", &with_code(&name(&without_line(&growth.owner), 600)))) }
                 @if let Some(line) = growth.allocated_at.as_ref().filter(|line| !line.is_empty()) {
                     (entry("Allocated at", &name(line, 300)))
                 }
@@ -409,6 +431,34 @@ mod tests {
         // No chart has what is no tensor.
         one.explains = 19 * 100;
         assert_eq!(names(&one)[0], "all other tensors");
+    }
+
+    #[test]
+    fn the_title_names_what_grows_fastest_and_the_owner_has_no_line() {
+        let owner = "local `history` in `train`, grow.py:22, thread MainThread";
+        let at = |rate: f64, owner: &str| Grown {
+            growth: Growth {
+                owner: owner.to_owned(),
+                summary: format!("{owner} accumulates tensors"),
+                bytes_per_step: rate,
+                tensors: 9,
+                ..Growth::default()
+            },
+            ..Grown::default()
+        };
+        let report = report(vec![
+            at(1024.0, "module `train` → `few`"),
+            at(65_536.0, owner),
+        ]);
+        assert_eq!(
+            title(&report),
+            "history grows by 64.0 KiB per step, and 1 other"
+        );
+        let page = sections(&report).into_string();
+        assert!(
+            page.contains("in <code>train</code>, grow.py, thread MainThread"),
+            "{page}"
+        );
     }
 
     #[test]

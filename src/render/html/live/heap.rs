@@ -7,22 +7,18 @@ use std::collections::hash_map::Entry;
 use maud::{Markup, html};
 
 use crate::model::heap::{Buffer, By, Category, Heap, Row};
-use crate::model::retention::{UNCOLLECTABLE, UNREACHABLE};
 use crate::model::words::{counted, grouped, human_bytes, name, without_indices};
+use crate::render::html::live::heap_answer::{answer, unreachable};
 use crate::render::html::live::owners::{colour, owners};
 use crate::render::html::live::{Page, as_text, facts, more, section, table};
 use crate::render::html::parts::with_code;
 use crate::render::html::plot;
-use crate::render::icicle::{Block, Icicle, elements, way};
+use crate::render::icicle::{elements, way};
 use crate::render::live_sentences::allocator;
 use crate::render::text;
 
 /// How many rows a table has.
 const ROWS: usize = 20;
-/// How many owners beside the largest the answer names.
-const NEXT: usize = 2;
-/// A smaller part without an owner is not told first.
-const UNREACHABLE_PART: f64 = 0.02;
 /// How wide a row's bar may be.
 const BAR: f64 = 90.0;
 
@@ -58,130 +54,6 @@ pub fn heap(heap: &Heap) -> String {
         notes,
     }
     .html()
-}
-
-/// Where most of the memory is, and what deleting that reference frees: at the owner where the memory divides, if
-/// it is known what that retains.
-fn answer(heap: &Heap, icicle: &Icicle) -> Markup {
-    let path = icicle.largest_part();
-    let uncollectable = |block: &&Block| {
-        let object = block.label.strip_prefix(UNCOLLECTABLE)?;
-        Some(in_cycles(object, block.bytes, icicle.blocks[0].bytes))
-    };
-    if let Some(answer) = path.iter().flatten().find_map(uncollectable) {
-        return answer;
-    }
-    if let Some(path) = path
-        && let Some(block) = path.last()
-        && let Some(retained) = block.retained
-    {
-        let all = icicle.blocks[0].bytes;
-        let reference = name(&reference(&path), 200);
-        if reference.is_empty() {
-            // A module, which nobody deletes.
-            return html! {
-                b { (part_of(block.bytes, all)) " is in " (name(&block.label, 80)) } ". "
-                (beside(icicle, &path))
-            };
-        }
-        return html! {
-            b { (part_of(block.bytes, all)) " is in " code { (reference) } }
-            " (" (name(&block.label, 80)) "). "
-            @if retained == 0 { "Other references lead to all of it: deleting this one alone frees none. " }
-            @else { "Deleting that reference frees " (human_bytes(retained)) ". " }
-            (beside(icicle, &path))
-        };
-    }
-    let top = heap.top(By::Owner, 1);
-    let Some(row) = top.rows.first() else {
-        return html! { "No tensor or array is alive." };
-    };
-    let (part, all) = match heap.device_bytes() {
-        0 => (row.host_bytes, heap.host_bytes()),
-        bytes => (row.device_bytes, bytes),
-    };
-    if let Some(path) = row.name.strip_prefix(UNCOLLECTABLE) {
-        return in_cycles(path.split(" → ").next().unwrap_or(path), part, all);
-    }
-    html! {
-        b { (part_of(part, all)) } " is in " (with_code(&name(&row.name, 200))) ". "
-        @if row.retained_bytes == 0 {
-            "Other references lead to all of it: deleting this one alone frees none."
-        } @else {
-            "Deleting that reference frees " (human_bytes(row.retained_bytes))
-            @match row.collected_bytes {
-                0 => {}
-                all if all == row.retained_bytes => " at the next garbage collection",
-                part => { ", " (human_bytes(part)) " of it at the next garbage collection" }
-            }
-            "."
-        }
-    }
-}
-
-/// `59.3 MiB of 102.4 MiB`; all of it is not said twice.
-fn part_of(part: u64, all: u64) -> String {
-    match part == all {
-        true => human_bytes(all),
-        false => format!("{} of {}", human_bytes(part), human_bytes(all)),
-    }
-}
-
-/// How much memory no owner keeps, if it is a part that counts.
-fn unreachable(heap: &Heap) -> Markup {
-    let garbage = |buffer: &&Buffer| buffer.owner.starts_with(UNREACHABLE);
-    let garbage = heap.buffers.iter().filter(garbage);
-    let bytes = garbage.fold(0, |all: u64, buffer| all.saturating_add(buffer.bytes));
-    let all = heap.device_bytes().saturating_add(heap.host_bytes());
-    html! {
-        @if bytes > 0 && bytes as f64 >= UNREACHABLE_PART * all as f64 {
-            " " b { (human_bytes(bytes)) " is held by unreachable objects only" } ": garbage, or kept alive only by C++."
-        }
-    }
-}
-
-/// Of memory in cycles that no collection frees, by an object of them.
-fn in_cycles(object: &str, bytes: u64, all: u64) -> Markup {
-    html! {
-        b { (part_of(bytes, all)) " is in cycles that no collection frees" }
-        ", with the " code { (name(object, 200)) } ". Remove one of their references, such as a tensor's hook."
-    }
-}
-
-/// What else is held where the path to the largest divides, the largest first.
-fn beside(icicle: &Icicle, path: &[&Block]) -> Markup {
-    let mut pairs = path.windows(2).rev();
-    let divided = pairs.find(|pair| pair[0].bytes > pair[1].bytes);
-    let mut parts: Vec<&Block> = Vec::new();
-    if let Some(&[above, block]) = divided {
-        let at = icicle.blocks.iter().position(|it| it == above);
-        let siblings = icicle.blocks.iter().filter(|it| {
-            it.parent.map(|parent| parent as usize) == at && *it != block && !it.edge.is_empty()
-        });
-        parts.extend(siblings);
-        parts.sort_by_key(|part| Reverse(part.bytes));
-        parts.truncate(NEXT);
-    }
-    html! {
-        @if !parts.is_empty() {
-            "Beside it: "
-            @for (index, part) in parts.iter().enumerate() {
-                @if index > 0 { ", " }
-                code { (name(part.edge.trim_start_matches('.'), 60)) } " " (human_bytes(part.bytes))
-            }
-            "."
-        }
-    }
-}
-
-/// The references of a path as code: `trainer.losses`.
-fn reference(path: &[&Block]) -> String {
-    let edges: String = path.iter().map(|block| &*block.edge).collect();
-    let edges = edges.trim_start_matches('.');
-    match edges.strip_prefix("local '") {
-        Some(local) => local.replacen('\'', "", 1),
-        None => edges.to_owned(),
-    }
 }
 
 fn title(heap: &Heap) -> String {
@@ -268,7 +140,7 @@ fn bar(row: &Row, most: u64) -> Markup {
     let words: Vec<String> = words.collect();
     let blocks = parts
         .iter()
-        .map(|&(category, bytes)| (colour(category), width(bytes), html! {}));
+        .map(|&(category, bytes)| (colour(category.words()), width(bytes), html! {}));
     html! {
         svg.share role="img" width=(BAR) height="12" {
             title { (words.join(", ")) }

@@ -7,6 +7,7 @@ mod device_memory;
 mod diff;
 mod growth;
 mod heap;
+mod heap_answer;
 mod owners;
 mod post_mortem;
 mod retention;
@@ -40,6 +41,7 @@ const SCRIPT: &str = concat!(
     include_str!("../../assets/icicle.js"),
     include_str!("../../assets/chart.js"),
     include_str!("../../assets/live.js"),
+    include_str!("../../assets/editor.js"),
 );
 const TOOL: &str = concat!("cyclescope ", env!("CARGO_PKG_VERSION"));
 

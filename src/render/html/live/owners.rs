@@ -3,10 +3,10 @@
 use maud::{Markup, Render, html};
 use serde::Serialize;
 
-use crate::model::heap::{Category, Heap};
+use crate::model::heap::Heap;
 use crate::model::words::{human_bytes, name};
 use crate::render::html::plot;
-use crate::render::icicle::{Block, Icicle, Kind, icicle};
+use crate::render::icicle::{Block, Icicle, Kind, UNREACHABLE_MEMORY, category_names, icicle};
 
 /// How many blocks are drawn.
 const BLOCKS: usize = 500;
@@ -35,7 +35,7 @@ pub fn owners(heap: &Heap) -> Owners {
     let icicle = icicle(heap, BLOCKS);
     let data = Data {
         blocks: &icicle.blocks,
-        categories: Category::ALL.iter().map(|it| it.words()).collect(),
+        categories: category_names().collect(),
     };
     Owners {
         figure: figure(&icicle),
@@ -73,7 +73,7 @@ fn draw(index: usize, block: &Block, total: f64) -> Markup {
             aria-level=(block.depth + 1) {
             title {
                 (title) ", " (size)
-                @if let Some(category) = block.category() { ", " (category.words()) }
+                @if let Some(category) = block.category() { ", " (category) }
             }
             rect width="100%" height="100%" {}
             (plot::texture(&class(block), "100%"))
@@ -93,17 +93,20 @@ fn class(block: &Block) -> String {
 }
 
 /// The class that has a category's colour.
-pub fn colour(category: Category) -> String {
-    category.words().replace(' ', "-")
+pub fn colour(category: &str) -> String {
+    match category {
+        UNREACHABLE_MEMORY => "garbage".to_owned(),
+        known => known.replace(' ', "-"),
+    }
 }
 
 /// The meaning of the colours, with the size of each category.
 fn legend(icicle: &Icicle) -> Markup {
-    let sizes = Category::ALL.iter().zip(icicle.blocks[0].categories);
+    let sizes = category_names().zip(icicle.blocks[0].categories);
     html! {
         ul.legend aria-label="Colours" {
-            @for (&category, bytes) in sizes.filter(|&(_, bytes)| bytes > 0) {
-                (swatch(&colour(category), &html! { (category.words()) " " (human_bytes(bytes)) }))
+            @for (category, bytes) in sizes.filter(|&(_, bytes)| bytes > 0) {
+                (swatch(&colour(category), &html! { (category) " " (human_bytes(bytes)) }))
             }
             @if icicle.blocks.iter().any(|block| block.category().is_none()) {
                 (swatch("several", &"several categories"))

@@ -16,6 +16,8 @@ use crate::render::live_sentences::sentence;
 
 /// The class of garbage.
 const GARBAGE: &str = "garbage";
+/// The role of the tensors that are of no model, gradient or optimizer.
+const OTHER: &str = "other tensors";
 /// How high one is.
 const ROW: f64 = 26.0;
 
@@ -77,7 +79,7 @@ fn body(found: &PostMortem, owners: Option<&Owners>, looked: Looked<'_>) -> Mark
             }
             @if let Some(numbers) = &found.numbers {
                 h2 { "Memory when the request failed" }
-                (memory(found, numbers))
+                (memory(found, numbers, owners))
             }
         }
         @if is_first { (traces(found, leak)) }
@@ -149,65 +151,84 @@ fn findings(title: &str, all: &[Finding]) -> Markup {
 }
 
 /// The allocator's numbers, drawn and as a table.
-fn memory(found: &PostMortem, numbers: &Numbers) -> Markup {
+fn memory(found: &PostMortem, numbers: &Numbers, owners: Option<&Owners>) -> Markup {
     let rows = numbers.rows().map(|(bytes, what)| {
         html! { tr { td.number { (human_bytes(bytes)) } td { (what) } } }
     });
     html! {
-        (bars(found, numbers))
+        (bars(found, numbers, owners))
         (folded("All numbers", &table(&["Size", "Memory"], rows)))
     }
 }
 
-/// Allocated memory by category and free memory; below, the request to the same scale.
-fn bars(found: &PostMortem, numbers: &Numbers) -> Markup {
-    let mut parts: Vec<(&str, &str, u64)> = found
-        .roles
-        .iter()
-        .map(|(role, bytes)| (colour(role), said(role), *bytes))
-        .collect();
+/// A part of the bar: its colour, its name and its bytes.
+type Part = (&'static str, String, u64);
+
+/// What is allocated by category; other tensors as the drawing of the owners has them, if there is one.
+fn allocated(found: &PostMortem, owners: Option<&Owners>) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    for (role, &bytes) in &found.roles {
+        match (role.as_str(), owners) {
+            (OTHER, Some(owners)) => {
+                let mut rest = bytes;
+                for category in ["activation", "input"] {
+                    let part = owners.icicle.bytes_of(category).min(rest);
+                    rest -= part;
+                    parts.push((category, category.to_owned(), part));
+                }
+                parts.push(("other", "other".to_owned(), rest));
+            }
+            _ => parts.push((colour(role), said(role).to_owned(), bytes)),
+        }
+    }
     // What could be freed comes last, so that it is beside what is free.
     parts.sort_by_key(|&(colour, _, bytes)| (colour == GARBAGE, std::cmp::Reverse(bytes)));
-    let named = parts
-        .iter()
-        .fold(0u64, |sum, part| sum.saturating_add(part.2));
+    parts
+}
+
+/// Allocated memory by category and free memory; below, the request to the same scale.
+fn bars(found: &PostMortem, numbers: &Numbers, owners: Option<&Owners>) -> Markup {
+    let mut parts = allocated(found, owners);
+    let sum = |parts: &[Part]| parts.iter().fold(0u64, |sum, it| sum.saturating_add(it.2));
+    let named = sum(&parts);
     if named < numbers.allocated {
-        let rest = ("several", "allocated", numbers.allocated - named);
+        let rest = numbers.allocated - named;
         let at = parts.iter().position(|part| part.0 == GARBAGE);
-        parts.insert(at.unwrap_or(parts.len()), rest);
+        parts.insert(
+            at.unwrap_or(parts.len()),
+            ("several", "allocated".to_owned(), rest),
+        );
     }
     let gaps = numbers.reserved.saturating_sub(numbers.allocated);
-    parts.push(("free", "reserved, not allocated", gaps));
+    parts.push(("free", "reserved, not allocated".to_owned(), gaps));
     // Where the device is full before the process is at its limit.
     if numbers.headroom() < numbers.limit.saturating_sub(numbers.reserved) {
         let outside = numbers.elsewhere.unwrap_or(0);
-        parts.push(("elsewhere", "used outside PyTorch's allocator", outside));
+        parts.push((
+            "elsewhere",
+            "used outside PyTorch's allocator".to_owned(),
+            outside,
+        ));
     }
-    let whole = parts
-        .iter()
-        .fold(0u64, |sum, part| sum.saturating_add(part.2));
-    let scale = WIDTH / whole.max(numbers.requested).max(numbers.limit).max(1) as f64;
-    let width = |bytes: u64| bytes as f64 * scale;
     parts.retain(|part| part.2 > 0);
-    let blocks = parts.iter().map(|&(colour, words, bytes)| {
-        let name = html! { title { (words) ": " (human_bytes(bytes)) } };
-        (colour.to_owned(), width(bytes), name)
+    let garbage = parts.iter().filter(|part| part.0 == GARBAGE);
+    let garbage = garbage.fold(0u64, |sum, part| sum.saturating_add(part.2));
+    let would_fit = garbage > 0 && would_fit_without_cycles(found);
+    // Where it fits: where what is not garbage ends, if it does without that.
+    let start = match would_fit {
+        true => numbers.allocated.saturating_sub(garbage),
+        false => sum(&parts),
+    };
+    let end = start.saturating_add(numbers.requested);
+    let scale = WIDTH / sum(&parts).max(end).max(numbers.limit).max(1) as f64;
+    let width = |bytes: u64| bytes as f64 * scale;
+    let blocks = parts.iter().map(|(colour, words, bytes)| {
+        let name = html! { title { (words) ": " (human_bytes(*bytes)) } };
+        ((*colour).to_owned(), width(*bytes), name)
     });
     let requested = width(numbers.requested).max(1.0);
     let limit = width(numbers.limit);
-    // Where it fits: where what is not garbage ends, if it does without that.
-    let garbage = parts
-        .iter()
-        .filter(|part| part.0 == GARBAGE)
-        .map(|part| part.2);
-    let garbage = garbage.fold(0, u64::saturating_add);
-    let start = numbers.allocated.saturating_sub(garbage);
-    let is_proven = found
-        .cycles
-        .as_ref()
-        .is_some_and(|it| it.would_fit == Some(true));
-    let would_fit = garbage > 0 && is_proven;
-    let start = if would_fit { width(start) } else { 0.0 };
+    let start = width(start);
     let height = 2.0 * ROW + 6.0;
     let drawn = html! {
         (plot::blocks(blocks, ROW))
@@ -221,8 +242,8 @@ fn bars(found: &PostMortem, numbers: &Numbers) -> Markup {
         figure.owners {
             (plot::chart("bars", title, height, &drawn))
             ul.legend aria-label="Colours" {
-                @for &(class, words, bytes) in &parts {
-                    (swatch(class, &html! { (words) " " (human_bytes(bytes)) }))
+                @for (class, words, bytes) in &parts {
+                    (swatch(class, &html! { (words) " " (human_bytes(*bytes)) }))
                 }
                 (swatch("asked", &html! {
                     "requested " (human_bytes(numbers.requested))
@@ -240,7 +261,7 @@ fn bars(found: &PostMortem, numbers: &Numbers) -> Markup {
 /// The name of a role. What it is for is known of each owner only, below.
 fn said(role: &str) -> &str {
     match role {
-        "other tensors" => "activations and other tensors",
+        OTHER => "activations and other tensors",
         _ => role,
     }
 }
@@ -251,7 +272,7 @@ fn colour(role: &str) -> &'static str {
         "parameters" | "module buffers" => "parameter",
         "gradients" => "gradient",
         "optimizer state" => "optimizer-state",
-        "other tensors" => "other",
+        OTHER => "other",
         "garbage in cycles" => GARBAGE,
         _ => "several",
     }
@@ -262,7 +283,7 @@ mod tests {
     use super::*;
 
     fn drawn(numbers: Numbers) -> String {
-        bars(&PostMortem::default(), &numbers).into_string()
+        bars(&PostMortem::default(), &numbers, None).into_string()
     }
 
     #[test]
@@ -280,6 +301,70 @@ mod tests {
             ..full
         };
         assert!(!drawn(capped).contains("outside"));
+    }
+
+    #[test]
+    fn a_request_that_does_not_fit_begins_where_used_memory_ends_and_crosses_the_limit() {
+        let numbers = Numbers {
+            limit: 800,
+            reserved: 600,
+            allocated: 600,
+            free: 200,
+            requested: 300,
+            ..Numbers::default()
+        };
+        // All 900 bytes are as wide as the chart.
+        let drawn = drawn(numbers);
+        assert!(
+            drawn.contains("<svg class=\"block asked\" x=\"600.0\""),
+            "{drawn}"
+        );
+        assert!(drawn.contains("d=\"M800.0 0V"), "{drawn}");
+    }
+
+    #[test]
+    fn other_tensors_have_the_categories_of_the_owners() {
+        use crate::model::heap::{Buffer, Category};
+
+        let buffer = |category, owner: &str| Buffer {
+            bytes: 4 << 20,
+            device: "cuda:0".to_owned(),
+            owner: owner.to_owned(),
+            category,
+            ..Buffer::default()
+        };
+        let heap = Heap {
+            buffers: vec![
+                buffer(Category::Activation, "module `train`"),
+                buffer(Category::Input, "module `train`"),
+                buffer(
+                    Category::Activation,
+                    "referenced by unreachable objects only",
+                ),
+            ],
+            ..Heap::default()
+        };
+        let found = PostMortem {
+            roles: [(OTHER, 10 << 20), ("garbage in cycles", 4 << 20)]
+                .map(|(role, bytes)| (role.to_owned(), bytes))
+                .into(),
+            ..PostMortem::default()
+        };
+        let owners = owners(&heap);
+        let parts: Vec<(&str, u64)> = allocated(&found, Some(&owners))
+            .iter()
+            .map(|part| (part.0, part.2 >> 20))
+            .collect();
+        assert_eq!(
+            parts,
+            [
+                ("activation", 4),
+                ("input", 4),
+                ("other", 2),
+                ("garbage", 4)
+            ]
+        );
+        assert!(owners.figure.into_string().contains("block garbage"));
     }
 
     #[test]

@@ -21,8 +21,12 @@ const KEEPERS: usize = 2;
 const BRIEF: usize = 120;
 /// Names longer than this are shortened in their middle.
 const NAME: usize = 300;
-/// A wider drawing is scaled down, but no further than to this.
+/// A wider drawing is scaled down to the window, but no further than to this width.
 const WIDE: f64 = 900.0;
+/// One that is wider than this needs a wide window too, as its letters are to be 9 pixels high at the least.
+const WIDER: f64 = 1400.0;
+/// And one that is wider than this no window has room for.
+const WIDEST: f64 = 1800.0;
 
 /// The page of a [`Retention`]: each path step by step.
 pub fn retention(retention: &Retention) -> String {
@@ -144,12 +148,14 @@ fn removal(part: &Removal<'_>) -> Markup {
     }
 }
 
-/// The drawing; for narrow screens as an outline, if it is more than a chain.
+/// The drawing; where there is no room for it as an outline, if it is more than a chain.
 fn drawn(plan: &Plan, retention: &Retention) -> Markup {
     let drawing = retaining(plan, retention, "keeps", false);
-    let class = match drawing.width > WIDE {
-        true => "drawn large",
-        false => "drawn",
+    let class = match drawing.width {
+        WIDEST.. => "drawn too-wide",
+        WIDER.. => "drawn large larger",
+        WIDE.. => "drawn large",
+        _ => "drawn",
     };
     let left_out = retention.keepers.len().saturating_sub(plan.keepers);
     html! {
