@@ -154,13 +154,22 @@ def write_whole(path: Path, text: str) -> None:
         OSError: If that cannot be done. It names this file.
     """
     try:
-        mode = _mode(path)
-        if mode is not None and (not S_ISREG(mode) or str(path).startswith(OPEN)):
+        if is_stream(path):
             _write(path, text, "a")
         else:
-            _write_beside(_target(path), text, mode)
+            _write_beside(_target(path), text, _mode(path))
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def is_stream(path: Path) -> bool:
+    """True for what is no file, such as a device or a pipe, and for what is open already.
+
+    Raises:
+        OSError: If that is not known.
+    """
+    mode = _mode(path)
+    return mode is not None and (not S_ISREG(mode) or str(path).startswith(OPEN))
 
 
 def why_unwritable(path: Path) -> str | None:

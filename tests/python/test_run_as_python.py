@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import py_compile
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -114,6 +115,39 @@ def test_what_cannot_run_is_said(folder: Path) -> None:
         assert done.returncode == 2
         assert expected in done.stderr
         assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the current folder cannot be removed there")
+@pytest.mark.parametrize("kind", ["script", "module", "code"])
+def test_the_current_folder_may_be_removed(kind: str, folder: Path) -> None:
+    command = {
+        "script": [str(folder / "proj/main.py")],
+        "module": ["-m", "there"],
+        "code": ["-c", SHOW],
+    }[kind]
+    # By its own command, too, for which Python searches another folder first.
+    start = "import sys; from cyclescope.__main__ import main; sys.exit(main())"
+    own = folder / "own/command.py"
+    own.parent.mkdir()
+    own.write_text(start, "utf-8")
+    ways = [[], ["-m", "cyclescope", "run"], [str(own), "run"]]
+    paths = os.pathsep.join([str(folder / "lib"), PACKAGES])
+    said = []
+    for way in ways:
+        (folder / "gone").mkdir()
+        arguments = shlex.join([sys.executable, *way, *command])
+        done = subprocess.run(
+            ["sh", "-c", f"rmdir {shlex.quote(str(folder / 'gone'))}; exec {arguments}"],
+            cwd=folder / "gone",
+            env=os.environ | {"PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout)
+    assert said == [said[0]] * len(ways)
 
 
 def test_code_has_its_source_as_in_python() -> None:

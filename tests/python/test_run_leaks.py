@@ -310,6 +310,14 @@ def test_ranks_do_not_overwrite_each_others_file(command: Command, tmp_path: Pat
     assert (tmp_path / "all-rank1-attempt1.json").exists()
 
 
+def test_a_rank_writes_to_the_stream_that_it_is_given(command: Command, tmp_path: Path) -> None:
+    program(tmp_path)
+    job = {"RANK": "1", "WORLD_SIZE": "2"}
+    done = command("run", "--devices=any", "--format=json", "-o", "/dev/stdout", "leaky.py", **job)
+    assert done.returncode == 0, done.stderr
+    assert '"signature":' in done.stdout
+
+
 def test_the_report_names_the_program(command: Command, tmp_path: Path) -> None:
     model = json.loads(report_of(command, tmp_path).read_text(encoding="utf-8"))
     assert model["process"]["program"] == "leaky.py"

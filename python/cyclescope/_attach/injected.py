@@ -147,18 +147,43 @@ def watch(request):
             del sys.modules["cyclescope"]
             raise
     import cyclescope
+    from cyclescope import _native
 
     handle = cyclescope.warn_tensor_cycles(
         devices=request["devices"], report_dir=request["report_dir"], redact=request["redact"]
     )
-    return "ok" if handle.is_running else "off"
+    if not handle.is_running:
+        return "off"
+    if _native.unseen_collections() is None:
+        return "error\nthe collections of its Python cannot be watched; --cycles works"
+    return "ok"
 
 
 # Names
 
 
 def find(steps):
-    """The object that a name leads to: from a module, or else from `__main__`, or else a local."""
+    """The object that a name leads to: the first that is there of where the name may begin.
+
+    Nothing is kept of what did not lead there, such as an exception with its frames.
+    """
+    complaint = None
+    for value, rest, so_far in beginnings(steps):
+        try:
+            return follow(value, rest, so_far)
+        except LookupError as error:
+            complaint = complaint or str(error)
+    if complaint is None:
+        name = steps[0][1]
+        complaint = f"no module, global of `__main__` or local variable is named {name!r}"
+    raise LookupError(complaint)
+
+
+def beginnings(steps):
+    """Where a name may begin: each value with the steps that are left, and its own name.
+
+    Variables come before modules: who asks for `model` does not mean the module of that name.
+    """
     import sys
 
     names = []
@@ -166,13 +191,12 @@ def find(steps):
         if kind != ".":
             break
         names.append(name)
-    for length in range(len(names), 0, -1):
-        module = sys.modules.get(".".join(names[:length]))
-        if module is not None:
-            return follow(module, steps[length:], ".".join(names[:length]))
-    first = names[0]
-    if first in sys.modules["__main__"].__dict__:
-        return follow(sys.modules["__main__"], steps, "__main__")
+    first, module = names[0], sys.modules.get(names[0])
+    variables = sys.modules["__main__"].__dict__
+    if first in variables and variables[first] is not module:
+        yield sys.modules["__main__"], steps, "__main__"
+    if module is not None and len(steps) > 1:
+        yield from modules(names, steps)
     if sys.version_info >= (3, 13):
         # Before, to read the locals of a frame changes the frame.
         import _thread
@@ -180,9 +204,21 @@ def find(steps):
         for thread, frame in sys._current_frames().items():
             while frame is not None and thread != _thread.get_ident():
                 if first in frame.f_locals:
-                    return follow(frame.f_locals[first], steps[1:], first)
+                    yield frame.f_locals[first], steps[1:], first
                 frame = frame.f_back
-    raise LookupError(f"no module, global of `__main__` or local variable is named {first!r}")
+    if len(steps) == 1:
+        yield from modules(names, steps)
+
+
+def modules(names, steps):
+    """The modules that a name may mean, the longest name first."""
+    import sys
+
+    for length in range(len(names), 0, -1):
+        name = ".".join(names[:length])
+        module = sys.modules.get(name)
+        if module is not None:
+            yield module, steps[length:], name
 
 
 def follow(value, steps, so_far):

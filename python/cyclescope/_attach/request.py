@@ -235,7 +235,10 @@ def _why_not(process: Process, error: Exception) -> str:
             "was found in it"
         )
     if "main thread" in text or "running interpreter" in text:
-        return f"process {process.pid} is starting or ending: try again"
+        return (
+            f"Python does not find the main thread of process {process.pid}, which is starting or "
+            "ending (try again), or has more than one interpreter (which nobody can attach to)"
+        )
     return f"cannot attach to process {process.pid}: {text}"
 
 

@@ -48,8 +48,8 @@ class Program:
     """The first item of ``sys.argv``."""
     file: str | None
     """The value of ``__file__``; None for code that is in no file."""
-    search_path: str
-    """The first item of ``sys.path``."""
+    search_path: str | None
+    """The first item of ``sys.path``; None if the current folder was removed."""
     spec: ModuleSpec | None
     loader: object
     arguments: list[str]
@@ -85,8 +85,10 @@ class Program:
         """Set ``sys.argv`` and ``sys.path`` for this program."""
         sys.argv[:] = [self.name, *self.arguments]
         if not _is_path_safe():
-            sys.path[0] = self.search_path
-        elif self.spec is not None and self.spec.name == "__main__":
+            _search_first(self.search_path)
+        elif (
+            self.search_path is not None and self.spec is not None and self.spec.name == "__main__"
+        ):
             # What is a folder or an archive is searched all the same (`pymain_run_python`).
             sys.path.insert(0, self.search_path)
 
@@ -209,6 +211,30 @@ def _is_path_safe() -> bool:
     return bool(getattr(sys.flags, "safe_path", sys.flags.isolated))
 
 
+_searched: int | None = None
+"""How many folders Python or this command has put before the search path; None if not known."""
+
+
+def _search_first(path: str | None) -> None:
+    """Search a folder first, or none, and no longer what Python has put there for this command."""
+    global _searched
+    if _searched is None:
+        is_module = getattr(sys.modules.get("__main__"), "__spec__", None) is not None
+        # As `_PyPathConfig_ComputeSysPath0` in Python/pathconfig.c has it.
+        _searched = 0 if is_module and _current_folder() is None else 1
+    paths = [] if path is None else [path]
+    sys.path[:_searched] = paths
+    _searched = len(paths)
+
+
+def _current_folder() -> str | None:
+    """None if it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
 def _script(name: str, arguments: list[str]) -> Program:
     if not name:
         raise ProgramError("the name of the program is empty")
@@ -234,7 +260,9 @@ def _script(name: str, arguments: list[str]) -> Program:
 
 def _absolute(name: str) -> str:
     """As Python makes it: a ``./`` stays where it is (``_Py_abspath`` in Python/fileutils.c)."""
-    return os.path.abspath(name) if os.name == "nt" else os.path.join(os.getcwd(), name)
+    if os.name == "nt":
+        return os.path.abspath(name)
+    return os.path.join(_current_folder() or "", name)
 
 
 def _folder(name: str, path: str, arguments: list[str]) -> Program:
@@ -329,9 +357,9 @@ def _not_python(file: str, error: Exception) -> str:
 def _module(name: str, arguments: list[str]) -> Program:
     if not name:
         raise ProgramError("the name of the module after -m is empty")
-    here = os.getcwd()
+    here = _current_folder()
     if not _is_path_safe():
-        sys.path[0] = here
+        _search_first(here)
     # What the packages around it see while they are imported (`pymain_run_python`).
     sys.argv[:] = ["-m", *arguments]
     try:
@@ -350,12 +378,16 @@ def _module(name: str, arguments: list[str]) -> Program:
 
 
 def _status(end: SystemExit) -> int:
-    if end.code is None:
-        return 0
-    if isinstance(end.code, int):
-        return end.code
     try:
-        message = str(end.code)
+        code = end.code
+    except BaseException:
+        code = end  # type: ignore[assignment]
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return code
+    try:
+        message = str(code)
     except BaseException:
         message = ""
     _complain(f"{message}\n")

@@ -33,6 +33,7 @@ from cyclescope._cli.program import (
 from cyclescope._devices import blindness
 from cyclescope._files import (
     exists,
+    is_stream,
     make_folder,
     reason,
     temporary_folder,
@@ -401,7 +402,7 @@ class _Files:
     def _write(self, report: CycleReport, is_whole: bool) -> list[str]:
         empty = self._empty(report, is_whole)
         named = (it for it in self._parsed.output if it != STANDARD and it not in empty)
-        outputs = [_of_this_rank(output) for output in named]
+        outputs = [_of_this_rank(output, self._folder) for output in named]
         texts = ((output, rendered(self._parsed, output, report)) for output in outputs)
         tried = (try_to_write(output, text, self._folder) for output, text in texts)
         return [complaint for complaint in tried if complaint is not None]
@@ -482,10 +483,16 @@ def _devices(parsed: argparse.Namespace) -> list[str]:
     return cyclescope.settings().devices_or(None)
 
 
-def _of_this_rank(output: str) -> str:
-    """The file of this rank: all ranks get the same arguments and must not share a file."""
+def _of_this_rank(output: str, folder: Path) -> str:
+    """The file of this rank: all ranks get the same arguments and must not share a file.
+
+    A device or a pipe, such as ``/dev/stdout``, is what was asked for.
+    """
     path, rank = Path(output), cyclescope.current_rank()
-    if rank is None or output == STANDARD:
+    with contextlib.suppress(OSError):  # What cannot be written is said later.
+        if is_stream(folder / path):
+            return output
+    if rank is None:
         return output
     # A launcher that starts a rank again gives it the same arguments, too.
     attempt = environment("TORCHELASTIC_RESTART_COUNT", "").strip()
@@ -568,10 +575,19 @@ def _wait_for_threads() -> None:
     """Wait for threads as the interpreter does at exit: their leaks count too.
 
     That is more than to join them: executors are told to end theirs, and the main thread counts as
-    ended (``wait_for_thread_shutdown`` in Python/pylifecycle.c). At exit nothing is left to do.
+    ended (``wait_for_thread_shutdown`` in Python/pylifecycle.c). The interpreter waits once, too,
+    also if an interrupt ends its wait.
     """
+    shut_down, process = threading._shutdown, getpid()  # type: ignore[attr-defined]
+
+    def in_other_processes() -> None:
+        if getpid() != process:
+            shut_down()
+
     try:
-        threading._shutdown()  # type: ignore[attr-defined]
+        shut_down()
     except BaseException as error:
         # Such as an interrupt. The interpreter says so and goes on, too.
         _native.ignore(trimmed(error), threading)
+    finally:
+        threading._shutdown = in_other_processes  # type: ignore[attr-defined]
