@@ -8,10 +8,11 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use super::Inspector;
 use crate::capture::{
-    Locals, Made, Makers, Place, ReferenceName, Snapshot, Wanted, is_library_file, method_locals,
+    Locals, Made, Makers, Place, ReferenceName, Snapshot, Target, Wanted, is_library_file,
+    method_locals,
 };
 use crate::cpython::{ObjectKind, items};
-use crate::diagnose::{Diagnosis, maker};
+use crate::diagnose::{Diagnosis, Maker, maker};
 use crate::graph::{
     Code, Cycle, LeakGraph, LeakNode, LibrarysPart, Way, cycle_through, points_back,
 };
@@ -62,7 +63,7 @@ impl Inspector {
         hasher.finish()
     }
 
-    /// The place of the code that made a leak's cycle and every other one that has to be cut; `None` if that is
+    /// The code that made a leak's cycle and every other one that has to be cut; `None` if that is
     /// not known.
     pub(super) fn maker(
         &self,
@@ -70,7 +71,7 @@ impl Inspector {
         snapshot: &Snapshot,
         graph: &LeakGraph,
         leak: &Diagnosis,
-    ) -> Option<Place> {
+    ) -> Option<Maker> {
         let mut others: Vec<EdgeIndex> = leak.cuts.clone();
         // Where no reference is to be removed by itself, those that are named say nothing of who made the cycle.
         others.retain(|cut| !leak.advice.is_complete && !leak.cycle.edges.contains(cut));
@@ -85,19 +86,28 @@ impl Inspector {
         });
         let mut cycles = vec![leak.cycle.clone()];
         cycles.extend(others.iter().filter_map(|&cut| cycle_through(graph, cut)));
-        let made = self.makers(py, snapshot, graph, &cycles, |asked| {
-            let steps = cycles.iter().flat_map(|cycle| {
+        let (made, stores_given) = self.makers(py, snapshot, graph, &cycles, |asked| {
+            let mut all: Vec<Made> = Vec::new();
+            let mut stores_given = false;
+            for cycle in &cycles {
                 let steps = 0..cycle.nodes.len();
-                steps.map(move |step| asked.made(cycle, step))
-            });
-            steps.collect::<Vec<Made>>()
+                let made: Vec<Made> = steps.clone().map(|step| asked.made(cycle, step)).collect();
+                stores_given |= steps
+                    .into_iter()
+                    .any(|step| asked.stores_given(cycle, step, &made));
+                all.extend(made);
+            }
+            (all, stores_given)
         })?;
         let edges = cycles.iter().flat_map(|cycle| &cycle.edges);
         let cut: Vec<usize> = edges
             .enumerate()
             .filter_map(|(at, edge)| leak.cuts.contains(edge).then_some(at))
             .collect();
-        maker(&made, &cut)
+        Some(Maker {
+            place: maker(&made, &cut)?,
+            stores_given,
+        })
     }
 
     /// What can be asked of the code that made the references of a graph.
@@ -313,6 +323,21 @@ impl Asked<'_, '_> {
         }
     }
 
+    /// True if the reference of a step is to something that a library may have been given, in an object that it is not seen
+    /// to make.
+    fn stores_given(&self, cycle: &Cycle, step: usize, made: &[Made]) -> bool {
+        let length = made.len();
+        let mut before = (1..length).map(|back| &made[(step + length - back) % length]);
+        let is_kept_by_library =
+            matches!(before.find(|it| **it != Made::Inherent), Some(Made::By(_)));
+        let is_seen = || match self.node(cycle, step).description.kind {
+            ObjectKind::Method | ObjectKind::Partial => true,
+            _ => (self.object)(cycle.nodes[step])
+                .is_some_and(|owner| self.makers.are_made_by_library(&owner)),
+        };
+        matches!(made[step], Made::Given(_)) && !(is_kept_by_library && is_seen())
+    }
+
     /// What part a library has in the reference of a step: in one to a container, whether it stored that; in one at a
     /// number, if it put it there.
     fn librarys_part(&self, cycle: &Cycle, step: usize) -> LibrarysPart {
@@ -375,6 +400,7 @@ impl Asked<'_, '_> {
                 && self.node(cycle, last).description.kind != ObjectKind::Method,
             method,
             locals: self.locals(cycle, step + 1),
+            target: self.target(cycle, last, last > step + 2),
         };
         let object = (self.object)(owner);
         let class = object.map(|object| object.get_type().into_any());
@@ -394,10 +420,26 @@ impl Asked<'_, '_> {
             leads_back: false,
             method: None,
             locals: None,
+            target: None,
         };
         let object = (self.object)(cycle.nodes[step]);
         let class = object.map(|object| object.get_type().into_any());
         self.makers.made(class.as_ref(), &wanted)
+    }
+
+    /// The object at a step, if it is one of which it can be seen who made it.
+    fn target(&self, cycle: &Cycle, step: usize, is_deep: bool) -> Option<Target> {
+        use ObjectKind::{Exception, Instance, Method, Partial};
+        let object = (self.object)(cycle.nodes[step % cycle.nodes.len()])?;
+        match self.node(cycle, step).description.kind {
+            Instance | Exception => Some(self.makers.target(&object, is_deep)),
+            Method | Partial => {
+                let origin = self.makers.origin(&object);
+                let is_librarys = origin.is_some_and(|place| is_library_file(&place.file));
+                (!is_librarys).then(Target::default)
+            }
+            _ => None,
+        }
     }
 
     /// The dict at a step, if it may be the local variables of a method.

@@ -43,6 +43,19 @@ pub struct Wanted<'a> {
     pub method: Option<&'a str>,
     /// The container, if it may be what `locals()` gave to a method.
     pub locals: Option<Locals>,
+    /// What it leads to, if it is to be seen that the same code has made that.
+    pub target: Option<Target>,
+}
+
+/// An object of which it is asked who has made it.
+#[derive(Default)]
+pub struct Target {
+    /// The name of its class; empty for a callable, whose class tells nothing.
+    pub class: String,
+    /// The addresses of its class and of the bases of that.
+    pub classes: Vec<usize>,
+    /// It is in a container that is in the attribute's.
+    pub is_deep: bool,
 }
 
 /// A dict that has an object as `self`, as the local variables of a method do.
@@ -164,6 +177,15 @@ impl<'b, 'c, 'py> Evidence<'b, 'c, 'py> {
                 }
                 _ => passes(statement, name, method),
             })
+    }
+
+    /// True if the function calls what has this name.
+    pub fn calls(&self, name: &str) -> bool {
+        let name = self.index_of(name);
+        name.is_some_and(|name| {
+            let mut statements = self.statements().into_iter();
+            statements.any(|statement| called(&statement, name).is_some())
+        })
     }
 
     /// True if the function passes `locals()` to what is called `taker`, and these can be what it gave.

@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use rustc_hash::FxHashMap;
 
 use super::classes::{class_attribute, class_module, file_in};
-use super::evidence::{Evidence, Locals, PUTS, Strength, Wanted};
+use super::evidence::{Evidence, Locals, PUTS, Strength, Target, Wanted};
 use super::places::{code_place, function_code, function_place, qualname};
 use super::{Made, Place, is_library_file};
 use crate::cpython::instances;
@@ -30,20 +30,20 @@ const VARIABLE_LIMIT: usize = 256;
 
 /// The functions that may have made the references of a leak.
 pub struct Makers<'a, 'py> {
-    builtins: &'a Builtins,
-    functions: Vec<Candidate<'py>>,
+    pub(super) builtins: &'a Builtins,
+    pub(super) functions: Vec<Candidate<'py>>,
     packages: RefCell<FxHashMap<String, Option<String>>>,
 }
 
 /// A function, and how it is found.
-struct Candidate<'py> {
+pub(super) struct Candidate<'py> {
     code: Bound<'py, PyAny>,
     place: Option<Place>,
     /// What others call it: its name, or that of its class for a constructor.
-    called: String,
-    is_constructor: bool,
+    pub(super) called: String,
+    pub(super) is_constructor: bool,
     /// Address of the class that has it, 0 for a function of a module.
-    class: usize,
+    pub(super) class: usize,
     /// True if it is of the package of the class of one of the leak's objects.
     is_near: bool,
 }
@@ -346,6 +346,11 @@ impl<'py> Makers<'_, 'py> {
                     .declared(class, wanted.attribute)
                     .map_or(Made::Unknown, Made::Given),
             },
+            Some((Strength::Made, function))
+                if wanted.in_container && !self.is_target_made(&found, wanted) =>
+            {
+                place(function).map_or(Made::Unknown, Made::Given)
+            }
             Some((Strength::Made, function)) => place(function).map_or(Made::Unknown, Made::By),
             Some((Strength::Taken, function)) => place(function).map_or(Made::Unknown, Made::Given),
             Some((Strength::Given, function)) => {
@@ -353,10 +358,30 @@ impl<'py> Makers<'_, 'py> {
                     .iter()
                     .filter(|(strength, _)| *strength == Strength::Given);
                 let takers: Vec<&str> = takers.map(|(_, taker)| &*taker.called).collect();
-                self.given_by(&takers, wanted.method)
+                self.given_by(&takers, wanted)
                     .unwrap_or_else(|| place(function).map_or(Made::Unknown, Made::Given))
             }
         }
+    }
+
+    /// True if a library is seen to make what is in its container, where it puts that or passes it on to be put.
+    fn is_target_made(&self, found: &[(Strength, &Candidate<'py>)], wanted: &Wanted<'_>) -> bool {
+        let Some(target) = &wanted.target else {
+            return true;
+        };
+        let makes = |&(strength, function): &(Strength, &Candidate<'py>)| {
+            let makes_it = || wanted.to_itself || self.evidence(function).calls(&target.class);
+            strength == Strength::Made && makes_it()
+        };
+        let takers: Vec<&str> = found.iter().map(|(_, taker)| &*taker.called).collect();
+        found.iter().any(makes) || self.given_by(&takers, wanted).is_some()
+    }
+
+    /// True if a library's function calls the class of an object.
+    pub fn are_made_by_library(&self, object: &Bound<'py, PyAny>) -> bool {
+        let class = self.target(object, false).class;
+        let mut functions = self.functions.iter();
+        functions.any(|function| !function.is_programs() && self.evidence(function).calls(&class))
     }
 
     /// The program's function that may have put something into a library's container by a method of the library, such as
@@ -371,99 +396,14 @@ impl<'py> Makers<'_, 'py> {
         };
         let takers = found.iter().filter(takes);
         let takers: Vec<&str> = takers.map(|(_, taker)| &*taker.called).collect();
-        let made = self.given_by(&takers, wanted.method)?;
+        let made = self.given_by(&takers, wanted)?;
         matches!(&made, Made::By(place) if !is_library_file(&place.file)).then_some(made)
     }
 
-    /// True if an attribute of objects of the class `owner`, which leads to one of `target`, leads back to what made
-    /// them: a method of `target` passes its own object to what stores it so, or stores it so itself.
-    pub fn leads_back(
-        &self,
-        owner: &Bound<'py, PyAny>,
-        target: &Bound<'py, PyAny>,
-        attribute: &str,
-    ) -> bool {
-        let (owners, targets) = (self.addresses(owner), self.addresses(target));
-        let wanted = Wanted {
-            attribute,
-            may_be_empty: false,
-            in_container: false,
-            to_itself: false,
-            leads_back: true,
-            method: None,
-            locals: None,
-        };
-        let name = qualname(&self.builtins.type_qualname, owner);
-        let mut takers = Vec::new();
-        for function in &self.functions {
-            let stores = owners.contains(&function.class)
-                && self.evidence(function).of(&wanted, true) == Some(Strength::Given);
-            if stores {
-                takers.push(&*function.called);
-                takers.extend(name.rsplit('.').next().filter(|_| function.is_constructor));
-            }
-        }
-        let mut givers = self.functions.iter();
-        givers.any(|function| {
-            targets.contains(&(function.class & !INNER)) && {
-                let evidence = self.evidence(function);
-                evidence.stores_own_object_as(attribute)
-                    || takers
-                        .iter()
-                        .any(|taker| evidence.passes_own_object_to(taker))
-            }
-        })
-    }
-
-    /// True if a method of a class stores as an attribute of its object what it makes from this, or an instance of `target`
-    /// that it makes: `self.child = Child(self)`. Or a function does so: `owner.child = Child(owner)`.
-    pub fn leads_forth(
-        &self,
-        owner: &Bound<'py, PyAny>,
-        target: &Bound<'py, PyAny>,
-        attribute: &str,
-    ) -> bool {
-        let owners = self.addresses(owner);
-        let class = qualname(&self.builtins.type_qualname, target);
-        let class = class.rsplit('.').next().unwrap_or_default();
-        let is_of_c = !is_heap_class(target);
-        // `list(items)` is a copy.
-        let class = Some(class).filter(|_| !is_of_c);
-        self.functions.iter().any(|function| {
-            let evidence = self.evidence(function);
-            owners.contains(&function.class) && evidence.stores_made(attribute, class)
-                || class.is_some_and(|class| evidence.stores_made_from_owner(attribute, class))
-        })
-    }
-
-    /// True if a function stores `back` of an object after `forth` of another one, to which `back` leads.
-    pub fn is_wired(&self, forth: &str, back: &str) -> bool {
-        let mut functions = self.functions.iter();
-        functions.any(|function| self.evidence(function).wires(forth, back))
-    }
-
     /// The addresses of a class and its bases.
-    fn addresses(&self, class: &Bound<'py, PyAny>) -> Vec<usize> {
+    pub(super) fn addresses(&self, class: &Bound<'py, PyAny>) -> Vec<usize> {
         let bases = self.bases(class).into_iter();
         bases.map(|base| base.as_ptr() as usize).collect()
-    }
-
-    /// True if a function of a class, or of one that it derives from, stores an attribute of its object.
-    pub fn stores(&self, class: &Bound<'py, PyAny>, attribute: &str) -> bool {
-        let classes = self.addresses(class);
-        let wanted = Wanted {
-            attribute,
-            may_be_empty: true,
-            in_container: false,
-            to_itself: false,
-            leads_back: false,
-            method: None,
-            locals: None,
-        };
-        self.functions.iter().any(|function| {
-            classes.contains(&(function.class & !INNER))
-                && self.evidence(function).of(&wanted, true).is_some()
-        })
     }
 
     /// The method whose result an object keeps under its name, as `functools.cached_property` has it.
@@ -490,7 +430,8 @@ impl<'py> Makers<'_, 'py> {
     /// Whose function calls one of these with something of its own, if there is such a function.
     ///
     /// That a library calls `append` somewhere, as `MutableSequence.extend` does, says nothing of who has called this one.
-    fn given_by(&self, takers: &[&str], method: Option<&str>) -> Option<Made> {
+    /// Nor does a call with what it makes itself, unless nobody else would call that.
+    fn given_by(&self, takers: &[&str], wanted: &Wanted<'_>) -> Option<Made> {
         let gives = |function: &&Candidate<'py>| {
             if !function.is_near {
                 return false;
@@ -498,7 +439,17 @@ impl<'py> Makers<'_, 'py> {
             let evidence = self.evidence(function);
             let tells = |taker: &&&str| function.is_programs() || !PUTS.contains(taker);
             let mut takers = takers.iter().filter(tells);
-            takers.any(|taker| evidence.gives(taker, method))
+            let may_be_it = |taker: &str| {
+                let target = wanted.target.as_ref();
+                target.is_none_or(|target| {
+                    function.is_programs()
+                        || taker.starts_with('_') && evidence.calls(&target.class)
+                        || !target.is_deep
+                            && function.is_of(target)
+                            && evidence.passes_own_object_to(taker)
+                })
+            };
+            takers.any(|taker| evidence.gives(taker, wanted.method) && may_be_it(taker))
         };
         let mut givers: Vec<_> = self.functions.iter().filter(gives).collect();
         givers.sort_by_key(|giver| !giver.is_programs());
@@ -519,6 +470,17 @@ impl<'py> Makers<'_, 'py> {
         givers.first()?.place.clone().map(Made::By)
     }
 
+    /// An instance as what a reference leads to.
+    pub fn target(&self, object: &Bound<'py, PyAny>, is_deep: bool) -> Target {
+        let class = object.get_type().into_any();
+        let name = qualname(&self.builtins.type_qualname, &class);
+        Target {
+            class: name.rsplit('.').next().unwrap_or_default().to_owned(),
+            classes: self.addresses(&class),
+            is_deep,
+        }
+    }
+
     /// What a dict may be that keeps something by a name.
     pub fn locals(&self, dict: &Bound<'py, PyAny>, name: &str) -> Option<Locals> {
         let (names, receiver) = method_locals(dict)?;
@@ -530,13 +492,18 @@ impl<'py> Makers<'_, 'py> {
         })
     }
 
-    fn evidence<'c>(&self, function: &'c Candidate<'py>) -> Evidence<'_, 'c, 'py> {
+    pub(super) fn evidence<'c>(&self, function: &'c Candidate<'py>) -> Evidence<'_, 'c, 'py> {
         let is_method = function.class != 0 && function.class & INNER == 0;
         Evidence::new(self.builtins, &function.code, is_method)
     }
 }
 
 impl Candidate<'_> {
+    /// True for a method, or a function within one, of the target's class.
+    fn is_of(&self, target: &Target) -> bool {
+        target.classes.contains(&(self.class & !INNER))
+    }
+
     fn is_programs(&self) -> bool {
         let place = self.place.as_ref();
         place.is_some_and(|place| !is_library_file(&place.file))
@@ -570,4 +537,4 @@ fn first_part(module: &str) -> String {
 }
 
 /// Marks a function within a method, beside its class's address, which is even.
-const INNER: usize = 1;
+pub(super) const INNER: usize = 1;

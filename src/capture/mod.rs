@@ -17,6 +17,8 @@ mod clearing;
 #[cfg(feature = "python")]
 mod describe;
 #[cfg(feature = "python")]
+mod directions;
+#[cfg(feature = "python")]
 mod evidence;
 #[cfg(feature = "python")]
 mod globals;
@@ -52,7 +54,7 @@ pub(crate) use {
     classes::{Classes, class_name, file_in, has_frozen_class, remember_script},
     clearing::may_clear_gradients,
     describe::describe,
-    evidence::{Locals, Wanted},
+    evidence::{Locals, Target, Wanted},
     globals::{globals_used, may_fill},
     live::{Ask, LiveObjects, NotTaken},
     makers::{Makers, method_locals},

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use super::known::{known, normal};
+use super::remedy::capitalized;
 use crate::capture::is_library_file;
 use crate::model::report::{Advice, Leak, Library, Location, Report};
 
@@ -49,20 +50,28 @@ fn advice_to_user(leak: &Leak) -> Option<Advice> {
     }
     let text = match (&leak.known, &leak.library) {
         (Some(known), _) => known.remedy.clone(),
-        (None, Some(library)) => format!(
-            "The whole cycle is made by {}{}, not by your code. {}, or check whether another version has fixed \
-             the leak.",
-            library.name,
-            library
-                .version
-                .as_ref()
-                .map_or_else(String::new, |version| format!(" {version}")),
-            match is_of_exception(leak) {
-                true => "Run `gc.collect()` after handling the exception",
-                false =>
-                    "Create such objects once and reuse them, run `gc.collect()` after dropping them",
-            }
-        ),
+        (None, Some(library)) => {
+            let version = library.version.as_ref();
+            let version = version.map_or_else(String::new, |version| format!(" {version}"));
+            let remedy = match is_of_exception(leak) {
+                true => "run `gc.collect()` after handling the exception",
+                false => {
+                    "create such objects once and reuse them, run `gc.collect()` after dropping them"
+                }
+            };
+            let name = &library.name;
+            let begin = match leak.stores_given {
+                true => format!(
+                    "{name}{version} made the cycle, perhaps of what your code gave it: then give it nothing that leads \
+                     back. Otherwise {remedy}"
+                ),
+                false => format!(
+                    "The whole cycle is made by {name}{version}, not by your code. {}",
+                    capitalized(remedy)
+                ),
+            };
+            format!("{begin}, or check whether another version has fixed the leak.")
+        }
         _ => return None,
     };
     Some(Advice {

@@ -2,6 +2,15 @@
 
 use crate::capture::{Made, Place, is_library_file};
 
+/// The code that made the references of a leak.
+#[derive(Clone, Debug)]
+pub struct Maker {
+    /// A function or class, or the file of a package.
+    pub place: Place,
+    /// True if it is a library's, and stores something that it may have been given by others.
+    pub stores_given: bool,
+}
+
 /// The code that made the cycle, of which these are the references; `None` if that is not known.
 ///
 /// The program's if any reference is of its making. A library's only if every reference is of the making of

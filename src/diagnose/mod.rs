@@ -34,7 +34,7 @@ use case::is_enumeration;
 
 pub use branches::Branches;
 pub use case::Case;
-pub use maker::maker;
+pub use maker::{Maker, maker};
 pub use path::{NamedPath, NamedRoot, in_function};
 pub use patterns::Pattern;
 use petgraph::graph::{EdgeIndex, NodeIndex};
@@ -42,7 +42,7 @@ pub use remedy::Advice;
 pub use repeat::Diagnoses;
 pub use signature::{outline, signature};
 
-use crate::capture::{Place, ReferenceName, package_of};
+use crate::capture::{ReferenceName, package_of};
 use crate::cpython::ObjectKind;
 use crate::graph::{
     Cause, Code, Cycle, LeakGraph, LibrarysPart, PathToBuffer, find_causes, frees, paths_to_buffers,
@@ -63,7 +63,7 @@ pub struct Diagnosis {
     /// The references to remove, best first.
     pub cuts: Vec<EdgeIndex>,
     /// The code that made the cycle; `None` if that is not known, or was not asked yet.
-    pub maker: Option<Place>,
+    pub maker: Option<Maker>,
     /// True if the graph shows that the cuts, with those of the other leaks of the graph, free every buffer.
     pub cuts_free: bool,
 }

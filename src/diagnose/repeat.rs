@@ -6,8 +6,7 @@ use std::rc::Rc;
 
 use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 
-use super::{Diagnosis, diagnose};
-use crate::capture::Place;
+use super::{Diagnosis, Maker, diagnose};
 use crate::graph::{Code, LeakGraph};
 
 /// The diagnoses of the leaks met lately, by all that a diagnosis is made from.
@@ -27,7 +26,7 @@ impl Diagnoses {
         graph: &LeakGraph,
         bases: u64,
         code: &dyn Code,
-        maker: impl Fn(&Diagnosis) -> Option<Place>,
+        maker: impl Fn(&Diagnosis) -> Option<Maker>,
     ) -> Vec<Rc<Diagnosis>> {
         let key = content(graph, bases);
         if let Some(made) = self.made.get(&key) {

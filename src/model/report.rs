@@ -190,6 +190,9 @@ pub struct Leak {
     /// a library's if all of it is. `None` if that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_by: Option<Location>,
+    /// True if the library's code that made the cycle stores something that it may have been given by the program.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stores_given: bool,
     /// The library whose code made the whole cycle; `None` if part of it is the program's, or
     /// may be.
     #[serde(default, skip_serializing_if = "Option::is_none")]

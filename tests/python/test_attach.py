@@ -375,53 +375,6 @@ def test_watch_stays_and_warns(tmp_path: Path) -> None:
         assert list(Path(leaks).glob("*.html"))
 
 
-@lets_in
-def test_a_variable_comes_before_the_module_of_its_name(tmp_path: Path) -> None:
-    source = """
-    import json.decoder, statistics
-    statistics = [numpy.ones(11)]  # of the program
-    def train():
-        fractions = [numpy.ones(13)]
-        wait()
-    import fractions
-    del fractions  # as where only something of it was imported
-    train()
-    """
-    with program(tmp_path, source) as running:
-        for name, size in (("statistics[0]", 88), ("fractions[0]", 104)):
-            (kept,) = json.loads(asked(running.pid, "why", name=steps(name))["why"])["objects"]
-            assert kept["bytes"] == size
-        for name, kind in (("fractions", "list"), ("json.decoder", "module")):
-            (kept,) = json.loads(asked(running.pid, "why", name=steps(name))["why"])["objects"]
-            assert kept["type_name"] == kind
-
-
-@lets_in
-def test_watch_does_not_claim_what_it_cannot(tmp_path: Path) -> None:
-    source = f"""
-    sys.path.append({str(process.package_folder().parent)!r})
-    import cyclescope._native
-    # As on a free-threaded build.
-    cyclescope._native.unseen_collections = lambda: None
-    wait()
-    """
-    with program(tmp_path, source) as running:
-        said = attach(running.pid, "--watch")
-        assert (said.returncode, said.stdout) == (2, "")
-        assert "the collections of its Python cannot be watched" in said.stderr
-
-
-@lets_in
-def test_a_process_with_another_interpreter_is_refused_in_words(tmp_path: Path) -> None:
-    source = """
-    from concurrent import interpreters
-    other = interpreters.create()
-    wait()
-    """
-    with program(tmp_path, source) as running:
-        assert "or has more than one interpreter" in refusal(running.pid)
-
-
 # What stands in the way
 
 

@@ -92,7 +92,7 @@ fn gist(leak: &Leak, all: &[Listed<'_>]) -> Markup {
             @if let Some(frozen) = sentences::frozen(leak) {
                 (entry("Frozen", &with_code(&sentence(&frozen))))
             }
-            @if let Some(library) = &leak.library { (entry("Library", &of_library(library))) }
+            @if let Some(library) = &leak.library { (entry("Library", &of_library(library, leak.stores_given))) }
             @if let Some(known) = &leak.known { (entry("Known", &of_known(known, &fix))) }
         }
     }
@@ -130,12 +130,15 @@ fn marks(listed: &Listed<'_>) -> Markup {
 }
 
 /// The library that the leak is of.
-fn of_library(library: &Library) -> String {
+fn of_library(library: &Library, stores_given: bool) -> String {
     let mut text = library.name.clone();
     if let Some(version) = &library.version {
         text += &format!(" {version}");
     }
-    text += ". Its code made the whole cycle";
+    text += match stores_given {
+        true => ". Its code made the cycle, perhaps of what yours gave it",
+        false => ". Its code made the whole cycle",
+    };
     if let Some(line) = &library.your_line {
         text += &format!("; your nearest line is {line}");
     }
