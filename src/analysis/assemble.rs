@@ -216,6 +216,10 @@ impl Described {
         files.dedup();
         Origin {
             owner: ends.map_or_else(Vec::new, |(from, _)| classes(from)),
+            refuses_assignment: ends.is_some_and(|(from, _)| {
+                let owner = &graph[from].description;
+                owner.frozen || owner.own_setattr
+            }),
             target: ends.map_or_else(Vec::new, |(_, to)| classes(to)),
             keeper: into.map_or_else(Vec::new, |(node, _)| classes(node)),
             kept_as: into.map(|(_, edge)| graph[edge].name.to_string()),

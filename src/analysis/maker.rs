@@ -8,10 +8,10 @@ use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 
 use super::Inspector;
 use crate::capture::{
-    Locals, Made, Makers, Place, ReferenceName, Snapshot, Target, Wanted, is_library_file,
-    method_locals,
+    Locals, Made, Makers, Place, ReferenceName, Snapshot, Target, Wanted, binding_of_class,
+    is_library_file, method_locals,
 };
-use crate::cpython::{ObjectKind, items};
+use crate::cpython::{Binding, ObjectKind, items};
 use crate::diagnose::{Diagnosis, Maker, maker};
 use crate::graph::{
     Code, Cycle, LeakGraph, LeakNode, LibrarysPart, Way, cycle_through, points_back,
@@ -199,6 +199,28 @@ impl Code for CodeOf<'_, '_> {
 
     fn are_stored_by_owner(&self, cycle: &Cycle) -> Vec<bool> {
         self.of_steps(cycle, |asked, step| asked.is_stored_by_owner(cycle, step))
+    }
+
+    fn bindings(&self, cycle: &Cycle) -> Vec<Binding> {
+        let binding = |(node, edge): (&NodeIndex, &EdgeIndex)| {
+            let ReferenceName::Attribute(attribute) = &self.graph[*edge].name else {
+                return None;
+            };
+            let number = self.graph[*node].object? as usize;
+            let object = self.snapshot.objects.get(number)?;
+            use ObjectKind::{Exception, Instance};
+            let object = matches!(object.kind, Instance | Exception)
+                .then(|| self.inspector.object(self.py, object.address))?;
+            Some(binding_of_class(
+                &self.inspector.builtins,
+                &object,
+                attribute,
+            ))
+        };
+        let steps = cycle.nodes.iter().zip(&cycle.edges);
+        steps
+            .map(|step| binding(step).unwrap_or(Binding::Value))
+            .collect()
     }
 
     fn ways(&self, cycle: &Cycle) -> Vec<Way> {

@@ -15,8 +15,8 @@ use crate::cpython::frames::variable_names;
 use crate::cpython::read::{
     dict_items, find_item, imported, int_value, items, module_named, printable, referents, text_of,
 };
-use crate::cpython::types::is_heap_class;
-use crate::cpython::{Builtins, Descriptor, ObjectKind};
+use crate::cpython::types::{binding, is_heap_class};
+use crate::cpython::{Binding, Builtins, Descriptor, ObjectKind};
 
 /// How to present a class to a person.
 #[derive(Debug)]
@@ -254,6 +254,16 @@ pub(super) fn class_attribute<'py>(
     let is_missing =
         code.is_some_and(|it| qualname(&builtins.code_name, &it) == "_forward_unimplemented");
     (!is_missing).then_some(found)
+}
+
+/// What the class of an object does with an attribute that the object itself has.
+pub fn binding_of_class(
+    builtins: &Builtins,
+    object: &Bound<'_, PyAny>,
+    attribute: &str,
+) -> Binding {
+    let found = class_attribute(builtins, object.get_type().as_any(), attribute);
+    found.map_or(Binding::Value, |found| binding(&found))
 }
 
 fn has_forward(builtins: &Builtins, class: &Bound<'_, PyAny>) -> bool {

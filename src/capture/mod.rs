@@ -51,7 +51,7 @@ pub use object::{
 #[cfg(feature = "python")]
 pub(crate) use {
     allocated::AllocationTraces,
-    classes::{Classes, class_name, file_in, has_frozen_class, remember_script},
+    classes::{Classes, binding_of_class, class_name, file_in, has_frozen_class, remember_script},
     clearing::may_clear_gradients,
     describe::describe,
     evidence::{Locals, Target, Wanted},

@@ -31,3 +31,14 @@ pub enum ObjectKind {
     /// Code objects and other things that hold nothing a leak could pass through.
     Code,
 }
+
+/// What happens where an object, found in a class, is read or assigned as an attribute of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// Nothing: it is a value. Or it stands for a place of the instance itself, as for `__slots__`.
+    Value,
+    /// It is asked where the instance has no attribute of the name, as functions and `functools.cached_property` are.
+    Read,
+    /// It is asked first, and at each assignment: a property, or another data descriptor.
+    Assigned,
+}

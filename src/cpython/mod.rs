@@ -69,7 +69,7 @@ mod weak_references;
 mod world;
 
 pub(crate) use generators::close_drops_variables;
-pub use kind::{ENUMERATION, ObjectKind};
+pub use kind::{Binding, ENUMERATION, ObjectKind};
 #[cfg(feature = "python")]
 pub(crate) use {
     attributes::class_items,

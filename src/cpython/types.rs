@@ -7,9 +7,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use rustc_hash::FxHashMap;
 
-use super::ObjectKind;
 use super::builtins::Builtins;
 use super::layouts::Form;
+use super::{Binding, ObjectKind};
 
 /// A caller's opinion of a type: 0 for a type of no interest, else a number of its own.
 pub type Verdict = u8;
@@ -235,6 +235,28 @@ fn place(ty: *mut ffi::PyTypeObject) -> usize {
     // bits of a product with 2^64 divided by the golden ratio.
     let product = (ty as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (product >> (u64::BITS - RECENT_BITS)) as usize
+}
+
+/// What kind of descriptor an object is, by the slots of its type (`_PyObject_GenericGetAttrWithDict` in
+/// Objects/object.c).
+pub fn binding(object: &Bound<'_, PyAny>) -> Binding {
+    // SAFETY: attached, and the object's type lives as long as it; these types are static.
+    unsafe {
+        let ty = ffi::Py_TYPE(object.as_ptr());
+        let of_places = [
+            &raw mut ffi::PyMemberDescr_Type,
+            &raw mut ffi::PyGetSetDescr_Type,
+        ];
+        if of_places.contains(&ty) {
+            Binding::Value
+        } else if !ffi::PyType_GetSlot(ty, ffi::Py_tp_descr_set).is_null() {
+            Binding::Assigned
+        } else if !ffi::PyType_GetSlot(ty, ffi::Py_tp_descr_get).is_null() {
+            Binding::Read
+        } else {
+            Binding::Value
+        }
+    }
 }
 
 /// True for a class made at run time, as [`is_heap_type`]; false for what is no class.

@@ -6,7 +6,7 @@ use petgraph::visit::{EdgeRef, IntoEdgeReferences};
 use rustc_hash::FxHashSet;
 
 use crate::capture::{ReferenceName, Standing, WeakReferences};
-use crate::cpython::{ENUMERATION, ObjectKind};
+use crate::cpython::{Binding, ENUMERATION, ObjectKind};
 use crate::graph::{Cycle, LeakGraph, LeakNode, cannot_be_assigned, of_same_line};
 use crate::model::words::a;
 
@@ -23,6 +23,8 @@ pub struct Case<'a> {
     pub cuts_free: bool,
     /// Whether libraries are known to have stored or made the reference of a step of the cycle.
     pub made_by_library: &'a dyn Fn(usize) -> bool,
+    /// What the class of the object at a step of the cycle does with the attribute that it has.
+    pub binding: &'a dyn Fn(usize) -> Binding,
 }
 
 /// True for a class whose instances are its members, which it keeps.
@@ -224,11 +226,20 @@ impl<'a> Case<'a> {
         false
     }
 
+    /// What the class of the owner does with an attribute of the cycle.
+    pub fn binding_of(&self, edge: EdgeIndex) -> Binding {
+        let step = self.cycle.edges.iter().position(|&it| it == edge);
+        step.map_or(Binding::Value, self.binding)
+    }
+
     /// How a reference could be weak: what its class needs for that, and a condition, if the graph does not show that
     /// something else keeps the object alive. `None` where there can be no weak reference.
     pub fn weakly(&self, edge: EdgeIndex) -> Option<(String, String)> {
         let (from, to) = self.graph.edge_endpoints(edge)?;
         let node = &self.graph[to];
+        if self.binding_of(edge) != Binding::Value {
+            return None;
+        }
         if cannot_be_assigned(&self.graph[from], &self.graph[edge].name, node)
             && self.graph[from].description.kind != ObjectKind::Tuple
         {

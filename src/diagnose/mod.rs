@@ -43,7 +43,7 @@ pub use repeat::Diagnoses;
 pub use signature::{outline, signature};
 
 use crate::capture::{ReferenceName, package_of};
-use crate::cpython::ObjectKind;
+use crate::cpython::{Binding, ObjectKind};
 use crate::graph::{
     Cause, Code, Cycle, LeakGraph, LibrarysPart, PathToBuffer, find_causes, frees, paths_to_buffers,
 };
@@ -109,6 +109,7 @@ pub fn diagnose(graph: &LeakGraph, code: &dyn Code) -> Vec<Diagnosis> {
             .filter(|cut| !cause.cuts.contains(cut))
             .collect();
         let made = OnceCell::new();
+        let bindings = OnceCell::new();
         let case = Case {
             graph,
             cycle: &cause.cycle,
@@ -120,6 +121,10 @@ pub fn diagnose(graph: &LeakGraph, code: &dyn Code) -> Vec<Diagnosis> {
                 let made = made.get_or_init(|| code.librarys_parts(&cause.cycle));
                 made.get(step)
                     .is_some_and(|part| *part != LibrarysPart::None)
+            },
+            binding: &|step| {
+                let bindings = bindings.get_or_init(|| code.bindings(&cause.cycle));
+                bindings.get(step).copied().unwrap_or(Binding::Value)
             },
         };
         let (pattern, mut advice) = match patterns::recognise(&case) {

@@ -5,7 +5,7 @@ use rustc_hash::FxHashSet;
 
 use super::case::{Case, at, bare_name, is_object, noun, public_name, short, spoken, the};
 use crate::capture::ReferenceName;
-use crate::cpython::ObjectKind;
+use crate::cpython::{Binding, ObjectKind};
 use crate::graph::{
     LeakNode, cannot_be_assigned, frees, is_content, of_same_line, registers_submodule,
 };
@@ -320,6 +320,13 @@ impl Case<'_> {
                  assignment does)"
             );
         }
+        let binding = self.binding_of(edge);
+        if binding == Binding::Assigned {
+            return format!(
+                "do not keep the {kept} as `{class}.{attribute}` (a descriptor of the {class} decides what an assignment \
+                 does)"
+            );
+        }
         if attribute.ends_with("_hooks") {
             return format!(
                 "remove the hook from `{class}.{attribute}`, by the handle of its registration"
@@ -332,11 +339,12 @@ impl Case<'_> {
             return format!("call `{class}.{attribute}.clear()` when it is no longer needed");
         }
         // The instance's attribute hides the method of its class, which is needed.
-        let hides_method = self.steps().any(|step| {
-            step.object.description.kind == ObjectKind::Method
-                && bare_name(step.object) == attribute
-                && step.leads_to(owner)
-        });
+        let hides_method = binding == Binding::Read
+            || self.steps().any(|step| {
+                step.object.description.kind == ObjectKind::Method
+                    && bare_name(step.object) == attribute
+                    && step.leads_to(owner)
+            });
         // What the class itself sets, other code of it reads.
         let is_users = owner.is_library() && !self.is_by_library(edge);
         let removal = match is_users || hides_method {

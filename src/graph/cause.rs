@@ -4,6 +4,7 @@ use petgraph::graph::EdgeIndex;
 
 use super::cycle::Cycle;
 use super::leak_graph::LeakGraph;
+use crate::cpython::Binding;
 
 /// So many objects and references are visited in search of the cuts, in all trials together. Where everything refers to
 /// everything, no few cuts free anything, and each trial is long.
@@ -57,6 +58,9 @@ pub trait Code {
     /// known.
     fn are_stored_by_owner(&self, cycle: &Cycle) -> Vec<bool>;
 
+    /// For each reference that is an attribute what the class of its owner does with that. Empty if nothing is known.
+    fn bindings(&self, cycle: &Cycle) -> Vec<Binding>;
+
     /// For each reference whether it leads from what made an object to that, or back. Empty if nothing is known.
     fn ways(&self, cycle: &Cycle) -> Vec<Way>;
 }
@@ -69,6 +73,10 @@ impl Code for () {
     }
 
     fn are_stored_by_owner(&self, _: &Cycle) -> Vec<bool> {
+        Vec::new()
+    }
+
+    fn bindings(&self, _: &Cycle) -> Vec<Binding> {
         Vec::new()
     }
 

@@ -13,7 +13,7 @@ use super::{
     first_cycle, fold, paths_to_buffers,
 };
 use crate::capture::{Description, ReferenceName, Snapshot, SnapshotObject, WeakReferences};
-use crate::cpython::ObjectKind;
+use crate::cpython::{Binding, ObjectKind};
 
 /// A graph of few nodes: its edges, and which nodes are buffers.
 #[derive(Clone, Debug)]
@@ -194,6 +194,10 @@ impl Code for Said {
             _ => LibrarysPart::None,
         };
         cycle.edges.iter().map(part).collect()
+    }
+
+    fn bindings(&self, _: &Cycle) -> Vec<Binding> {
+        Vec::new()
     }
 
     fn are_stored_by_owner(&self, cycle: &Cycle) -> Vec<bool> {

@@ -39,6 +39,8 @@ impl std::fmt::Display for Location {
 pub struct Origin {
     /// The class of the object that has the reference, and those that it derives from, but for those of C.
     pub owner: Vec<ClassSource>,
+    /// True if an assignment to an attribute of that object may not store what is assigned.
+    pub refuses_assignment: bool,
     /// Those of the object that the reference leads to.
     pub target: Vec<ClassSource>,
     /// Those of the object before the owner in the cycle.

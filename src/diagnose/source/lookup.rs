@@ -47,6 +47,7 @@ pub fn keep_to_the_method(leak: &mut Leak, sources: &mut Sources) {
         return;
     }
     let text = match is_hidden {
+        _ if leak.origin.refuses_assignment => format!("Do not keep it as `{stored}`."),
         true => format!("Delete `{stored}` when it is no longer needed."),
         false => format!("Set `{stored}` to None when it is no longer needed."),
     };
