@@ -56,6 +56,7 @@ def test_a_variable_comes_before_the_module_of_its_name(tmp_path: Path) -> None:
     source = """
     import json.decoder, statistics
     statistics = [numpy.ones(11)]  # of the program
+    nothing = None
     def train():
         fractions = [numpy.ones(13)]
         wait()
@@ -67,9 +68,11 @@ def test_a_variable_comes_before_the_module_of_its_name(tmp_path: Path) -> None:
         for name, size in (("statistics[0]", 88), ("fractions[0]", 104)):
             (kept,) = json.loads(asked(running.pid, "why", name=steps(name))["why"])["objects"]
             assert kept["bytes"] == size
-        for name, kind in (("fractions", "list"), ("json.decoder", "module")):
+        kinds = {"fractions": "list", "json.decoder": "module"}
+        for name, kind in kinds.items():
             (kept,) = json.loads(asked(running.pid, "why", name=steps(name))["why"])["objects"]
             assert kept["type_name"] == kind
+        assert "of this NoneType" in attach(running.pid, "--why", "nothing").stderr
 
 
 @lets_in

@@ -193,7 +193,7 @@ def beginnings(steps):
         names.append(name)
     first, module = names[0], sys.modules.get(names[0])
     variables = sys.modules["__main__"].__dict__
-    if first in variables and variables[first] is not module:
+    if first in variables and (module is None or variables[first] is not module):
         yield sys.modules["__main__"], steps, "__main__"
     if module is not None and len(steps) > 1:
         yield from modules(names, steps)

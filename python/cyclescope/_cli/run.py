@@ -578,16 +578,16 @@ def _wait_for_threads() -> None:
     ended (``wait_for_thread_shutdown`` in Python/pylifecycle.c). The interpreter waits once, too,
     also if an interrupt ends its wait.
     """
-    shut_down, process = threading._shutdown, getpid()  # type: ignore[attr-defined]
-
-    def in_other_processes() -> None:
-        if getpid() != process:
-            shut_down()
-
+    process = getpid()
     try:
+        shut_down = threading._shutdown  # type: ignore[attr-defined]
+
+        def in_other_processes() -> None:
+            if getpid() != process:
+                shut_down()
+
+        threading._shutdown = in_other_processes  # type: ignore[attr-defined]
         shut_down()
     except BaseException as error:
         # Such as an interrupt. The interpreter says so and goes on, too.
         _native.ignore(trimmed(error), threading)
-    finally:
-        threading._shutdown = in_other_processes  # type: ignore[attr-defined]
